@@ -22,7 +22,7 @@ from msgspec import UNSET, Raw, Struct, inspect
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.reflection import Pruner, describe, structs
-from dragoman.mappings.value_count import VALUES_MAX, check_value_count, without_strings
+from dragoman.mappings.value_count import VALUES_MAX, check_value_count, signs_outside_strings
 
 M = TypeVar("M")
 
@@ -207,8 +207,7 @@ def read_json(frame: bytes, max_depth: int) -> object:
     return value
 
 
-SIGNS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # 1 and -1 as signed bytes
-NO_SIGNS = bytes(set(range(256)) - set(b"[{]}"))
+DEPTHS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # 1 and -1 as signed bytes
 
 
 def check_depth(frame: bytes, max_depth: int, text: str = "") -> None:
@@ -220,8 +219,8 @@ def check_depth(frame: bytes, max_depth: int, text: str = "") -> None:
     if frame.count(b"{") + frame.count(b"[") <= max_depth:
         return
     depth = opened = 0
-    for piece in without_strings(frame):
-        signs = memoryview(piece.translate(SIGNS, NO_SIGNS)).cast("b")
+    for piece in signs_outside_strings(frame):
+        signs = memoryview(piece.translate(DEPTHS, b",")).cast("b")
         if max(accumulate(signs, initial=depth)) > max_depth:
             raise PeerError("too_deep", text or f"nested deeper than {max_depth} levels")
         grown = sum(signs)

@@ -6,9 +6,10 @@ refuses unknown content before it builds anything.
 
 Each value but the first follows a comma or an opening bracket outside of strings, so these signs are counted. Counting
 bytes with `translate` takes a third of the time of `bytes.count`. Strings are removed by a split at their quotes, after
-escaped characters were overwritten. That takes 0.5 ms for each MiB, and 4 ms if it is full of escapes; a regular
-expression would take three times as long. It is done in pieces that fit the processor's cache, so it ends with the
-piece that exceeds the limit.
+escaped characters were overwritten and all strings without a sign were removed together. That takes 0.5 ms for each MiB
+of text, and 3 ms for small values. It takes 8 ms if the text is full of escapes, or of short strings with signs. A
+regular expression would take three times as long. It is done in pieces that fit the processor's cache, so it ends with
+the piece that exceeds the limit.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dragoman.mappings.errors import PeerError
 VALUES_MAX = 262_144  # one for each 64 bytes of the largest message; real messages have far fewer
 
 SIGNS = b",[{"
+OTHER_BYTES = bytes(set(range(256)) - set(b',[{]}"'))  # neither a sign nor a quote
 PIECE = 64 * 1024  # bytes
 
 
@@ -31,16 +33,17 @@ def check_value_count(frame: bytes, limit: int = VALUES_MAX) -> None:
     """
     if all(signs <= limit for signs in accumulate(map(_count_signs, _slices(frame)))):
         return
-    for signs in accumulate(map(_count_signs, without_strings(frame))):
+    for signs in accumulate(map(_count_signs, signs_outside_strings(frame))):
         if signs > limit:
             raise PeerError("too_large", f"more than {limit} JSON values in one message")
 
 
-def without_strings(frame: bytes) -> Iterator[bytes]:
-    """Yield the JSON of a frame in pieces, each without what is inside of strings."""
+def signs_outside_strings(frame: bytes) -> Iterator[bytes]:
+    """Yield the commas and brackets of a frame that are outside of strings, in pieces."""
     in_string = False
     for piece in _pieces(frame):
-        parts = piece.split(b'"')
+        # Two quotes without a sign between them are a string without one, or stand between two strings.
+        parts = piece.translate(None, OTHER_BYTES).replace(b'""', b"").split(b'"')
         yield b"".join(parts[in_string::2])
         in_string ^= len(parts) % 2 == 0
 

@@ -7,11 +7,12 @@ entries are plain dicts, and the encoder sorts their keys. `segment_start` repla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, get_args
 
 import msgspec
-from msgspec import Meta, Raw, Struct, structs
+from msgspec import Meta, Raw, Struct, json, structs
 
 from dragoman.mappings.canonical.events import ToolCallFinished
 from dragoman.mappings.canonical.values import (
@@ -29,13 +30,11 @@ from dragoman.mappings.canonical.values import (
     snake_case,
 )
 from dragoman.mappings.pod.vocabulary import CANCELLED, END_OF_RESULT, carried, from_segments, keep, to_segments
-from dragoman.mappings.pod.wire.codecs import EVENTS, known_segments
+from dragoman.mappings.pod.wire.codecs import EVENTS
 from dragoman.mappings.pod.wire.events import RunResult
-from dragoman.mappings.pod.wire.values import U64_MAX, Segment
+from dragoman.mappings.pod.wire.values import U64_MAX, Segment, Unknown
 
 MS = 1_000_000  # ns
-
-T = TypeVar("T")
 
 
 # -- reading entries -------------------------------------------------------------------------------
@@ -54,7 +53,7 @@ class EntryBase(Kinded, frozen=True, kw_only=True):
 class SegmentStart(EntryBase, frozen=True, kw_only=True):
     """Entry that replaces the conversation by `history`."""
 
-    history: list[object]
+    history: list[Raw]
     session_id: object = ""
     compacted_from: object = None
 
@@ -78,30 +77,7 @@ class RunErrored(EntryBase, frozen=True, kw_only=True):
 class UserInput(EntryBase, frozen=True, kw_only=True):
     """Entry for the user's input."""
 
-    segments: list[Segment]
-
-
-class AssistantItem(EntryBase, frozen=True, kw_only=True):
-    """Entry for an item of the model: a message, a call or reasoning."""
-
-    item: object
-
-
-class ToolResultEntry(EntryBase, frozen=True, kw_only=True, tag="tool_result"):
-    """Entry for the result of a tool call."""
-
-    item: object
-
-
-class SystemItemEntry(EntryBase, frozen=True, kw_only=True, tag="system_item"):
-    """Entry for a message of the system to the model."""
-
-    item: object
-
-
-Entry = (
-    SegmentStart | UserInput | AssistantItem | ToolResultEntry | SystemItemEntry | Invoke | RunCompleted | RunErrored
-)
+    segments: list[Raw]
 
 
 class LoggedPart(Struct, frozen=True, kw_only=True, gc=False):
@@ -144,16 +120,56 @@ class LoggedReasoning(Kinded, frozen=True, kw_only=True, tag="reasoning"):
 LoggedItem = LoggedMessage | LoggedCall | LoggedResult | LoggedReasoning
 
 
-class ReadEntry(Struct, frozen=True, gc=False):
-    """Holder of an entry: msgspec analyses a bare union again for each value, which takes ten times as long."""
+class AssistantItem(EntryBase, frozen=True, kw_only=True):
+    """Entry for an item of the model: a message, a call or reasoning."""
 
-    value: Entry
+    item: LoggedItem
 
 
-class ReadItem(Struct, frozen=True, gc=False):
-    """Holder of a logged item, as `ReadEntry` is of an entry."""
+class ToolResultEntry(EntryBase, frozen=True, kw_only=True, tag="tool_result"):
+    """Entry for the result of a tool call."""
 
-    value: LoggedItem
+    item: LoggedItem
+
+
+class SystemItemEntry(EntryBase, frozen=True, kw_only=True, tag="system_item"):
+    """Entry for a message of the system to the model."""
+
+    item: object
+
+
+Entry = (
+    SegmentStart | UserInput | AssistantItem | ToolResultEntry | SystemItemEntry | Invoke | RunCompleted | RunErrored
+)
+
+
+class Kind(Struct, frozen=True, gc=False):
+    """The kind of an entry, an item or a segment."""
+
+    kind: str
+
+
+Readers = Mapping[str, Callable[[Raw], Any]]
+"""The decoders of structs, by kind."""
+
+
+def _readers(union: object) -> Readers:
+    return {struct.__struct_config__.tag: json.Decoder(struct).decode for struct in get_args(union)}
+
+
+KIND = json.Decoder(Kind)
+ENTRIES = _readers(Entry)
+ITEMS = _readers(LoggedItem)
+SEGMENTS = _readers(Segment)
+
+
+def _read(value: Raw, readers: Readers) -> Any:
+    """Return an opaque value as the struct of its kind, None if the kind is unknown; raise DecodeError if it is wrong.
+
+    A union of the structs would be refused for its unknown kind, and an exception takes five times as long.
+    """
+    read = readers.get(KIND.decode(value).kind)
+    return None if read is None else read(value)
 
 
 def opaque(value: object) -> Raw:
@@ -164,12 +180,13 @@ def opaque(value: object) -> Raw:
 class LoggedConversation:
     """The conversation in the entries of a log, read one by one: its items and runs, oldest first.
 
-    `id` is the pod's id of it. `compacted` is True if a summary replaces the oldest items. `run_open` is True if the
-    last run that an entry began has no end.
+    `id` is the pod's id of it. `start` is the newest entry that begins a segment. `compacted` is True if a summary
+    replaces the oldest items. `run_open` is True if the last run that an entry began has no end.
     """
 
-    def __init__(self, entries: Iterable[object] = ()) -> None:
+    def __init__(self, entries: Iterable[Raw] = ()) -> None:
         self.id = ""
+        self.start: Raw | None = None
         self.compacted = False
         self.items: list[Item] = []
         self.runs: list[PastRun] = []
@@ -178,37 +195,64 @@ class LoggedConversation:
         for entry in entries:
             self.add_entry(entry)
 
-    def add_entry(self, value: object) -> None:
-        """Add an entry as JSON; one that cannot be read is skipped."""
-        read = _read(value, ReadEntry)
-        if read is None:
+    def add_entry(self, value: Raw) -> None:
+        """Add an entry; one that cannot be read is skipped."""
+        try:
+            entry = _read(value, ENTRIES)
+            if isinstance(entry, SegmentStart):
+                self._begin(value, entry)
+            elif isinstance(entry, Invoke):
+                self.run_open = True
+                self.runs.append(PastRun(first=len(self.items), last=len(self.items)))
+            elif isinstance(entry, RunCompleted):
+                self._end(next((end for said, end in END_OF_RESULT.items() if said == entry.result), "completed"), None)
+            elif isinstance(entry, RunErrored):
+                cancelled = entry.message == CANCELLED
+                failure = None if cancelled else Failure(cause="internal", text=_text(entry.message))
+                self._end("cancelled" if cancelled else "failed", failure)
+            elif entry is not None:
+                self._append(self._item(entry, entry.ts * MS))
+        except msgspec.DecodeError:
             return
-        entry = read.value
-        at = entry.ts * MS
-        if isinstance(entry, SegmentStart):
-            self.id = _text(entry.session_id)
-            self.compacted = entry.compacted_from is not None
-            self.items = [i for v in entry.history if (i := _logged(v, at, self._names)) is not None]
-            self.runs = []
-        elif isinstance(entry, Invoke):
-            self.run_open = True
-            self.runs.append(PastRun(first=len(self.items), last=len(self.items)))
-        elif isinstance(entry, RunCompleted):
-            self._end(next((end for result, end in END_OF_RESULT.items() if result == entry.result), "completed"), None)
-        elif isinstance(entry, RunErrored):
-            cancelled = entry.message == CANCELLED
-            failure = None if cancelled else Failure(cause="internal", text=_text(entry.message))
-            self._end("cancelled" if cancelled else "failed", failure)
-        elif (item := self._item(entry, at)) is not None:
-            self._append(item)
 
-    def _item(self, entry: UserInput | AssistantItem | ToolResultEntry | SystemItemEntry, at: int) -> Item | None:
+    def _begin(self, value: Raw, entry: SegmentStart) -> None:
+        self.start = value
+        self.id = _text(entry.session_id)
+        self.compacted = entry.compacted_from is not None
+        self.items = []
+        self.runs = []
+        for logged in entry.history:
+            with suppress(msgspec.DecodeError):
+                item = _read(logged, ITEMS)
+                if item is not None:
+                    self.items.append(self._logged(item, entry.ts * MS))
+
+    def _item(self, entry: UserInput | AssistantItem | ToolResultEntry | SystemItemEntry, at: int) -> Item:
         if isinstance(entry, UserInput):
-            segments = to_segments(entry.segments)
+            segments = to_segments([_read(segment, SEGMENTS) or Unknown() for segment in entry.segments])
             return Message(role="user", text=flatten(segments), segments=segments, at=at)
         if isinstance(entry, SystemItemEntry):
             return Message(role="system", text=system_text(entry.item), at=at, ext=keep(item=opaque(entry.item)))
-        return _logged(entry.item, at, self._names)
+        return self._logged(entry.item, at)
+
+    def _logged(self, item: LoggedItem, at: int) -> Item:
+        if isinstance(item, LoggedMessage):
+            text = "".join([part.text or part.refusal for part in item.content])
+            segments = (Text(text=text),) if item.role == "user" else ()
+            return Message(role=item.role, text=text, segments=segments, at=at)
+        if isinstance(item, LoggedReasoning):
+            return Reasoning(text=item.text, at=at)
+        if isinstance(item, LoggedCall):
+            self._names[item.call_id] = item.name
+            return ToolCall(call=item.call_id, name=item.name, arguments=item.arguments, at=at)
+        return ToolResult(
+            call=item.call_id,
+            name=self._names.get(item.call_id, ""),
+            summary=item.summary,
+            output=item.content,
+            is_error=item.is_error,
+            at=at,
+        )
 
     def _append(self, item: Item) -> None:
         if not self.runs or self.runs[-1].end is not None:  # a resumed run has no `invoke`
@@ -230,44 +274,6 @@ def system_text(item: object) -> str:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _logged(value: object, at: int, names: dict[str, str]) -> Item | None:
-    read = _read(value, ReadItem)
-    item = read.value if read is not None else None
-    if isinstance(item, LoggedMessage):
-        text = "".join(part.text or part.refusal for part in item.content)
-        segments = (Text(text=text),) if item.role == "user" else ()
-        return Message(role=item.role, text=text, segments=segments, at=at)
-    if isinstance(item, LoggedReasoning):
-        return Reasoning(text=item.text, at=at)
-    if isinstance(item, LoggedCall):
-        names[item.call_id] = item.name
-        return ToolCall(call=item.call_id, name=item.name, arguments=item.arguments, at=at)
-    if isinstance(item, LoggedResult):
-        return ToolResult(
-            call=item.call_id,
-            name=names.get(item.call_id, ""),
-            summary=item.summary,
-            output=item.content,
-            is_error=item.is_error,
-            at=at,
-        )
-    return None
-
-
-def _read(value: object, holder: type[T]) -> T | None:
-    """Return an opaque value in its holder, None if it does not fit."""
-    if isinstance(value, dict) and value.get("kind") == "user_input":
-        segments = value.get("segments")
-        if isinstance(segments, list):
-            segments = list(segments)  # the original must not change
-            known_segments(segments)
-            value = {**value, "segments": segments}
-    try:
-        return msgspec.convert({"value": value}, holder)
-    except msgspec.ValidationError:
-        return None
 
 
 # -- writing entries -------------------------------------------------------------------------------

@@ -7,20 +7,21 @@ client's run, not the turn. The answer begins a new run, in which the rest of th
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
-from msgspec import UNSET, json
+from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.unions import Unmapped
 from dragoman.mappings.canonical.values import BackendInfo, Cause, Failure, SessionSummary, Status, attachments
+from dragoman.mappings.extras import read_raw
 from dragoman.mappings.in_words import IN_WORDS
 from dragoman.mappings.pod.entries import (
     MS,
     LoggedConversation,
     logged_item,
     made_entries,
+    opaque,
     result_summary,
     segment_start,
     system_item,
@@ -66,11 +67,11 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Message
         if event.rotated or event.status is None:
             return (rotated,)
         return rotated, wire.Status(data=wire.Status.Data(status=event.status))
-    entries = given(event.ext, "entries", list[object], [])
-    if not entries:
-        entries = made_entries(event.items)
+    entries = given(event.ext, "entries", list[object], []) or made_entries(event.items)
     history = wire.Snapshot.Data(
-        entries=entries, greeting=greeting(event.backend or BackendInfo()), status=event.status or "idle"
+        entries=[*map(opaque, entries)],
+        greeting=greeting(event.backend or BackendInfo()),
+        status=event.status or "idle",
     )
     return (wire.Snapshot(data=history),)
 
@@ -81,22 +82,18 @@ def _start(event: events.HistorySnapshot, context: Context) -> object:
     The entry may begin with a summary of older items, which are not sent again.
     """
     own = carried(event.ext, "entry")
-    entry: Any = json.decode(own) if own is not None else _newest_segment(event)
-    if not entry and own is None:
-        return segment_start(event.conversation or context.session, event.items, context.at)
-    shown = event.summed_up or len(LoggedConversation([entry]).items)
-    history = entry.get("history", []) if isinstance(entry, dict) else None
+    entries = given(event.ext, "entries", list[Raw], []) if own is None and event.compacted else []
+    log = LoggedConversation(entries if own is None else [own])
+    entry = read_raw(log.start if own is None else own, dict[str, object])
+    if entry is None:
+        return own or segment_start(event.conversation or context.session, event.items, context.at)
+    if own is None:
+        entry["history"] = [*map(logged_item, log.items)]
+    history = entry.get("history", [])
+    shown = event.summed_up or len(log.items)
     if shown >= len(event.items) or not isinstance(history, list):
         return own or entry
     return {**entry, "history": [*history, *map(logged_item, event.items[shown:])]}
-
-
-def _newest_segment(event: events.HistorySnapshot) -> dict[str, object]:
-    """Return the newest segment of a compacted log as one entry with all its items; {} if there is no such log."""
-    entries = given(event.ext, "entries", list[object], []) if event.compacted else []
-    starts = (one for one in reversed(entries) if isinstance(one, dict) and one.get("kind") == "segment_start")
-    start = next(starts, {})
-    return start and {**start, "history": [*map(logged_item, LoggedConversation(entries).items)]}
 
 
 @FROM_EVENT.rule(

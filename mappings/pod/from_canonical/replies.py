@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
 from operator import eq, is_
 
-from msgspec import Raw, json
+from msgspec import DecodeError, Raw, json
 
 from dragoman.mappings.canonical.state import RenderedHistory, SessionState
 from dragoman.mappings.canonical.values import BackendInfo, Item, Status, content_of
@@ -136,9 +136,11 @@ class _SnapshotWriter:
         """Add the pod's own entries, unless its history was cut or rewritten since; yield the work of each slice."""
         line, logged, work = _Line(), LoggedConversation(), 0
         for raw in _own_entries(self._state):
-            entry = json.decode(raw)
-            logged.add_entry(entry)
-            work += line.add((entry,))
+            logged.add_entry(raw)
+            try:
+                work += line.add((json.decode(raw),))
+            except DecodeError:  # a number that is out of range
+                return
             if work >= SLICE:
                 yield work
                 work = 0

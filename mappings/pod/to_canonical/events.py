@@ -29,7 +29,7 @@ def snapshot(message: wire.Snapshot) -> Events:
             compacted=logged.compacted,
             status=data.status,
             backend=_backend(data.greeting),
-            ext=keep(entries=opaque(data.entries)),
+            ext=keep(entries=data.entries),
         ),
     )
 
@@ -186,7 +186,7 @@ def error(message: wire.Error) -> Events:
 
 @TO_EVENT.rule(wire.SegmentRotated, produces=(events.HistorySnapshot,), ext=("entry",))
 def segment_rotated(message: wire.SegmentRotated) -> Events:
-    entry = message.data.entry
+    entry = opaque(message.data.entry)
     logged = LoggedConversation([entry])
     return (
         events.HistorySnapshot(
@@ -194,7 +194,7 @@ def segment_rotated(message: wire.SegmentRotated) -> Events:
             rotated=True,
             conversation=logged.id,
             compacted=logged.compacted,
-            ext=keep(entry=opaque(entry)),
+            ext=keep(entry=entry),
         ),
     )
 

@@ -2,8 +2,8 @@
 
 Each event is `{"event": NAME, "data": CONTENT}`, with the keys in that order. CONTENT is the class `Data` of the event.
 
-Opaque values (`entries`, `item`, `entry`, `pods`, `pod`, `result`) are any JSON and stay untyped. They are decoded all
-the same, to find text that is not UTF-8. Their keys are sorted when they are written.
+Opaque values (`entries`, `item`, `entry`, `pods`, `pod`, `result`) are any JSON and stay untyped. Their keys are sorted
+when they are written. Each of the `entries` stays JSON until it is read, because there may be very many.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal
 from uuid import UUID
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical.values import snake_case
 from dragoman.mappings.pod.wire.values import I64, U16, U32, U64, CompletionKind, Counts, Segment, Wire
@@ -75,7 +75,7 @@ class Snapshot(EventBase, frozen=True, kw_only=True):
     """The whole session, sent once, before any event but alerts. If an old pod omits the status, it is idle."""
 
     class Data(Wire, frozen=True, kw_only=True):
-        entries: list[object]
+        entries: list[Raw]
         greeting: Greeting
         status: PodStatus = "idle"
 

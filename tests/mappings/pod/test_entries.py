@@ -11,7 +11,7 @@ from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.values import FileRef, Item, Message, PastRun, Reasoning, Text, ToolCall, ToolResult
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod import DIALECT
-from dragoman.mappings.pod.entries import LoggedConversation, MadeLog, made_entries
+from dragoman.mappings.pod.entries import LoggedConversation, MadeLog, made_entries, opaque
 from tests.mappings.pod.data import CAPTURES, captured
 
 TS = 1_700_000_000_000
@@ -31,7 +31,7 @@ def said(text: str, role: str = "assistant") -> dict[str, object]:
 
 
 def items_of(entries: Iterable[object]) -> tuple[Item, ...]:
-    return tuple(LoggedConversation(entries).items)
+    return tuple(LoggedConversation(map(opaque, entries)).items)
 
 
 def test_a_segment_start_resets_and_seeds() -> None:
@@ -128,7 +128,7 @@ def test_a_run_is_open_until_it_completed_or_errored() -> None:
         {"kind": "invoke", "trigger": "user_send", "ts": 0},
         {"kind": "run_errored", "interrupted": False, "message": "", "ts": 0},
     ]
-    open_after = [LoggedConversation(entries[:number]).run_open for number in range(7)]
+    open_after = [LoggedConversation(map(opaque, entries[:number])).run_open for number in range(7)]
     assert open_after == [False, False, True, True, False, True, False]
 
 
@@ -139,7 +139,7 @@ def test_a_run_that_has_only_begun_is_the_last_run() -> None:
         {"kind": "run_completed", "interrupted": False, "result": "finished", "ts": 0},
         {"kind": "invoke", "trigger": "user_send", "ts": 0},
     ]
-    logged = LoggedConversation(entries)
+    logged = LoggedConversation(map(opaque, entries))
     assert logged.runs == [PastRun(first=0, last=1, end="completed"), PastRun(first=1, last=1)]
 
 

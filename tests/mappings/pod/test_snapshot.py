@@ -83,6 +83,13 @@ def test_a_shortened_history_is_shown_from_the_transcript() -> None:
     assert entries
 
 
+def test_an_entry_with_a_number_out_of_range_is_read_and_replaced_by_made_entries() -> None:
+    data = json.decode(SNAPSHOT)["data"]
+    data["entries"] = [{"kind": "user_input", "segments": [{"kind": "text", "content": "x"}], "ts": 1, "y": "HUGE"}]
+    state = state_of(json.encode({"event": "snapshot", "data": data}).replace(b'"HUGE"', b"1e400"))
+    assert [entry["kind"] for entry in data_of(state)["entries"]] == ["invoke", "user_input"]
+
+
 def test_a_rotated_history_is_shown_as_its_segment_start() -> None:
     frame = (
         b'{"event":"segment_rotated","data":{"entry":{"history":[{"content":[{"kind":"text","text":"sum"}],"kind":"message",'
