@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.recording import keeping
+from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import UP, CommandLine, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.show.compare import turns
@@ -83,7 +83,7 @@ async def test_recordings_are_written_synced_and_compressed_by_a_thread(
 
     watch(os, "fsync")
     watch(os, "write")
-    watch(keeping.index, "compressed")
+    watch(index, "compressed")
     kept = tmp_path / "kept"
     async with (
         live_demo("smooth", tmp_path / "backend") as upstream,
