@@ -31,8 +31,8 @@ _encode_lines = json.Encoder().encode_lines
 def encode_alike(events: Sequence[Any], kinds: frozenset[type], encode: Callable[[Any], bytes]) -> list[bytes] | None:
     """Return a frame for each of these events, if all are pieces of one type, which is one of `kinds`.
 
-    `encode` returns the frame of a piece. Return None for any other events, and if each must be encoded by itself: one
-    has no text, which some dialects leave out, or a long one, or a mark stands elsewhere in the frame.
+    `encode` returns the frame of a piece. Return None for any other events, and if each must be encoded by itself. That
+    is so if a text is long, or empty (some dialects leave it out), or if a frame has one of the MARKS elsewhere.
     """
     if len(found := {*map(type, events)}) > 1 or found.isdisjoint(kinds):
         return None

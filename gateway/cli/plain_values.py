@@ -23,9 +23,9 @@ def convert_plainly() -> None:
 
 
 def show_plainly() -> None:
-    """Show in the help no type of an argument, which has a name, and of a flag, which takes no value.
+    """Leave the types of arguments and flags out of the help: an argument has a name, and a flag takes no value.
 
-    The usage has required arguments without braces: typer writes `{FILE}`.
+    Required arguments stand in the usage without the braces that typer writes: `FILE`, not `{FILE}`.
     """
     core: Any = typer.core  # typer has no public hook for it
     show_type = core.TyperOption.display_type_rich

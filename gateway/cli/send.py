@@ -117,7 +117,7 @@ def _telling_errors(as_json: bool) -> Iterator[None]:
 def _run(turn: TurnRunner, text: str, deadline: float, *, streams: bool) -> TurnOutcome:
     """Run the turn of an input, and of each answer that the user types to a question in words.
 
-    With `streams`, the user has read the text of each turn, and so a question that ends it.
+    With `streams`, the text of each turn was printed, so a question at its end is not printed again.
     """
     while True:
         try:
@@ -171,7 +171,7 @@ def _show_text(event: Event) -> None:
 def _ask(words: str) -> str | None:
     """Return the line that the user types at a question; None without a terminal, and at the end of the input.
 
-    `words` is "" if the user has read the question.
+    `words` is the question, or "" if it was printed before.
     """
     if not sys.stdin.isatty():
         return None

@@ -140,9 +140,9 @@ def _faults_of_value(value: Any, wanted: Any) -> Iterator[str]:
 
 
 def table_at(value: Any, *keys: str) -> dict[str, Any]:
-    """Return the table at these keys of a parsed value; an empty one if something else is there, as `faults` reports.
+    """Return the table at these keys of a parsed value, or an empty one if the value there is not a table.
 
-    So the values of a file can be checked for what only their meaning shows, whatever its shape is.
+    `faults` reports a value of a wrong type. So a rule about the meaning of values need not check their types again.
     """
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
@@ -150,7 +150,7 @@ def table_at(value: Any, *keys: str) -> dict[str, Any]:
 
 
 def texts_in(value: Any) -> list[tuple[int, str]]:
-    """Return the texts of a parsed list with their indices; nothing of anything else, as `faults` reports."""
+    """Return the texts of a parsed list with their indices. Other values are left out: `faults` reports them."""
     return [(at, text) for at, text in enumerate(value) if isinstance(text, str)] if isinstance(value, list) else []
 
 

@@ -58,7 +58,10 @@ def find_hazards(config: Config) -> Iterator[str]:
 
 
 def _find_shared_pods(routes: Iterable[Route]) -> Iterator[str]:
-    """Yield one line for each further route to a pod whose session has an owner: it has another one on each route."""
+    """Yield one line for each route to a pod that an earlier route leads to, if sessions of either have owners.
+
+    The owner of a session counts only on its route: a client of the other one can use the same pod.
+    """
     first: dict[Place, Route] = {}
     for route in routes:
         dialled = filter(registry.is_dialled, route.upstreams)

@@ -52,7 +52,7 @@ class KeySet:
         self._lock = asyncio.Lock()
 
     def find_key(self, kid: str) -> jwt.PyJWK | None:
-        """Return the key of this id; the only key, if the token names none. While a read is due, none is known."""
+        """Return the key of this id, or the only key if the token names none. Return None if the keys are too old."""
         if self._age() >= LIFETIME:
             return None
         if not kid and len(self._keys) == 1:

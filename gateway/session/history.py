@@ -115,10 +115,10 @@ def _same(old: Item, new: Item) -> bool:
 
 
 def without_unstored(event: HistorySnapshot, told: Sequence[Item]) -> HistorySnapshot:
-    """Return a history without its last input, if that has no answer and what the backend `told` ends without it.
+    """Return a history without its last input, if that has no answer and the backend's own history lacks it.
 
-    The backend was lost before it stored the input. Its client was told that the turn failed, and the model does not
-    know the input.
+    `told` is that history. The backend was lost before it stored the input. Its client was told that the turn failed,
+    and the model does not know the input.
     """
     last = event.items[-1] if event.items else None
     stored = next((item for item in reversed(told) if is_said(item, "user")), None)

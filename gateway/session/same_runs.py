@@ -45,10 +45,11 @@ class HistoryRun:
         self.blocks = dict(zip(accumulate(map(len, texts), initial=0), texts, strict=False))  # by place in the answer
 
     def missing_part(self, told: HistoryRun) -> tuple[int, int]:
-        """Return the places in the answer of `told` between which it has what this answer lacks.
+        """Return where in the answer of `told` the text begins and ends that this answer lacks.
 
-        What is before and after them is here, too. It is whole blocks, unless one of the two answers is the beginning
-        or the end of the other. What is missing can be added here: it ends where a block of this answer begins.
+        This answer has the text before it and after it. Both are whole blocks, unless one of the two answers is the
+        beginning or the end of the other. The missing text ends where a block of this answer begins, so it can be
+        added there.
         """
         seen, text = self.answer, told.answer
         if seen.startswith(text) or text.startswith(seen):
@@ -66,7 +67,7 @@ class HistoryRun:
         return begin, stop
 
     def lengthened(self, before: str, after: str) -> HistoryRun:
-        """Return this run with more text in its first block, `before` what it has, and in its last one."""
+        """Return this run with the text `before` in front of its first block, and `after` behind its last one."""
         if not (before or after):
             return self
         texts = answers(self.items)

@@ -87,5 +87,5 @@ class TurnStates:
         self.busy = self.turn in _SHOWN or bool(request)
 
     def await_connection(self, failure: Failure | None) -> None:
-        """Note why the connection was lost, or with None that the turn is decided."""
+        """Note the failure of a lost connection, or None once it is known whether the turn goes on."""
         self.severed = failure

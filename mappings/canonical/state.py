@@ -133,7 +133,8 @@ class OpenTurn(Struct, kw_only=True):
     """The turn in progress.
 
     `now` is the time of the last event (ns). `spoke` is True if the current run has shown any text. A turn may have
-    thousands of calls. So those whose arguments are not complete are kept apart, and those without a result by name.
+    thousands of calls, so some are also kept apart: `incomplete` has those whose arguments are not complete, and
+    `running` those without a result, by the name of the tool.
     """
 
     id: str
@@ -255,8 +256,8 @@ class SessionState(Struct, kw_only=True):
     def newest_messages(self, end: int | None = None, passed: list[Item] | None = None) -> Iterator[Message]:
         """Yield the messages of `messages`, newest first; each message is built only when it is needed.
 
-        With `end`, these are the messages of the first items of the transcript, as many as it says. The items up to the
-        next message that are none of these messages are added to `passed`.
+        `end` is a number of items: only the messages among so many first items of the transcript are yielded. Calls,
+        results, thoughts and system messages before the next message are added to `passed`.
         """
         blocks: list[Message] = []  # of one message, newest first
         later = 0 if end is None else len(self.transcript) - end

@@ -31,7 +31,7 @@ def as_image(segment: Segment) -> InlineImage | None:
 
 
 def refusal(segments: Sequence[Segment], *, takes_images: bool) -> Failure | None:
-    """Return why a server cannot be sent these attachments; None if it can. It checks each image itself."""
+    """Return why a server cannot be sent these attachments, or None. The server checks the data of each image."""
     images = [as_image(segment) for segment in attachments(segments)]
     if not all(images):
         return Failure(cause="unsupported", text=NOT_INLINE)

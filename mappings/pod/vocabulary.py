@@ -73,7 +73,7 @@ METHODS_WITHOUT_CONTENT: tuple[tuple[methods.MethodBase, Command], ...] = (
     (methods.Compact(), commands.Compact()),
     (methods.Shutdown(), commands.ShutdownBackend()),
 )
-"""Methods with their commands; neither says more than its name."""
+"""Methods without parameters, and the commands that they become."""
 
 
 TO_SEGMENT: dict[type, Callable[[Any], values.Segment]] = {

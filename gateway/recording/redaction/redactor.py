@@ -50,9 +50,9 @@ COUNTS_MAX = 1024  # kinds times places; their names come from us and from the c
 class HeldStep(Struct, eq=False, kw_only=True):
     """A step on its way: the `deltas` of streamed texts, and the `others`, which are searched when the step leaves.
 
-    `changed` has the new texts of the deltas with secrets, of each round one. `items` is the number of frames, events
-    and commands, `weight` the size of the frames. A step with rounds is one entry (`count`), whose size the window
-    bounds.
+    `changed` has the new texts of the deltas that hold secrets. A folded step (docs/recording.md, "Text that streams")
+    has one for each of its rounds; it counts as one entry (`count`), because the window bounds its size. `items` is the
+    number of frames, events and commands, `weight` the size of the frames.
     """
 
     step: StepLine
@@ -325,9 +325,9 @@ class Redactor:
         return new
 
     def _release_texts(self, since: int, until: int) -> None:
-        """Release the decided part of texts that are held since then, and everything that came until `until`.
+        """Release what is decided of each text whose oldest delta came by `since`, and its deltas that came by `until`.
 
-        More often would cost too much.
+        The other texts wait: to search each text more often would cost too much.
         """
         for text in self._texts.values():
             self._replace(text.release_held_since(since, until))

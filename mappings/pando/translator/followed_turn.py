@@ -205,8 +205,8 @@ class FollowedTurn:
     def take_list(self, messages: Sequence[Message] | None, later: int, now: int, *, in_doubt: bool) -> list[Event]:
         """Return the events that follow from the result of message.list; `messages` is None if the call failed.
 
-        `later` runs of which events are held began after this one. `in_doubt` is True if the list must tell first
-        whether the last output belongs to this turn.
+        `later` is the number of runs that began after this one and whose events are held. `in_doubt` is True if only
+        the list shows whether the last output belongs to this turn.
         """
         if messages is None:
             self._output.accept_unchecked(now)
