@@ -27,6 +27,7 @@ CLASS = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)+")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 OTHER_OPTIONS = {"--install-completion", "--lf", "--check", "--strict", "--now"}
 """The options of typer, pytest, ruff, mypy and systemctl that documents name."""
+GLOSSARY_MAX = 25  # words: a reader learns all of them before the first module
 FOREIGN = {"ApprovalDecisionRequest"}  # types of the dialects that the gateway has no class for
 
 
@@ -152,6 +153,13 @@ def test_the_benchmarks_can_write_their_figures_into_the_file_that_the_document_
     targets = re.findall(r"make bench ARGS=\"--write ([^\"]+)\"", page)
     assert targets
     assert all(has_markers(ROOT / target) for target in targets)
+
+
+def test_the_glossary_is_short_and_has_each_word_once() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    words = re.findall(r"^\| ([^|]+) \|", page.partition("## Glossary")[2].partition("\n## ")[0], re.MULTILINE)[1:]
+    assert 0 < len(words) <= GLOSSARY_MAX
+    assert len({*words}) == len(words)
 
 
 def test_a_missing_file_is_detected() -> None:
