@@ -15,11 +15,13 @@ import asyncio
 import errno
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import Enum
 from ipaddress import ip_address
 
 import zmq
 
 from dragoman.adapters.base import CloseReason, Sink, Transport, TransportLimits, connect_reason
+from dragoman.adapters.flag import Flag
 from dragoman.adapters.inbound import Inbound, memory
 from dragoman.adapters.lookup import look_up
 from dragoman.adapters.meter import Meter
@@ -162,6 +164,17 @@ class Intake(Inbound):
             )
 
 
+class Phase(Enum):
+    """How far the end of the connections to a primary has come. They can be closed in each phase."""
+
+    CONNECTED = 1
+    LOST = 2
+    """One connection is lost; the other is read until it is lost, too, or idle."""
+    GIVEN_UP = 3
+    """Both connections are given up: only `_pull` reads what libzmq still has."""
+    CLOSING = 4
+
+
 class DialledSockets(Transport):
     """Two connections to one primary; created by `connect`. The frames are Parts of the channels `pub` and `rpc`."""
 
@@ -169,10 +182,9 @@ class DialledSockets(Transport):
         self.peer = peer
         self.meter = Meter()
         self._limits = sockets.limits
-        self._lost = False  # a connection is gone, or we are closing
+        self._phase = Phase.CONNECTED
         self._looks = 0  # how often `_gone` has looked for further messages since a connection was lost
-        self._stopped = False  # both connections are given up, and only `_pull` reads
-        self._closing: asyncio.Event | None = None
+        self._closed = Flag()
         self._pulling: asyncio.Handle | None = None
         self._sockets = sockets
         self._published = self._intake("pub", zmq.SUB)
@@ -205,9 +217,9 @@ class DialledSockets(Transport):
     async def send(self, frames: Sequence[bytes]) -> None:
         polled = self._answered.polled
         for number, frame in enumerate(frames, 1):
-            while not self._lost and not polled.send((b"", frame)):
+            while self._phase is Phase.CONNECTED and not polled.send((b"", frame)):
                 await polled.wait_for_activity()
-            if self._lost:
+            if self._phase is not Phase.CONNECTED:
                 raise ConnectionResetError(f"{self.peer} is gone")
             if number % BATCH == 0:
                 await asyncio.sleep(0)
@@ -218,29 +230,28 @@ class DialledSockets(Transport):
             intake.discard()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
-        if self._closing is not None:
-            await self._closing.wait()
+        if self._phase is Phase.CLOSING:
+            await self._closed.wait()
             return
-        self._closing = asyncio.Event()
-        linger = 0.0 if self._lost else self._limits.close_deadline
-        self._lost = True
+        linger = self._limits.close_deadline if self._phase is Phase.CONNECTED else 0.0
+        self._phase = Phase.CLOSING
         self._end()
         self._sockets.close(self._published.polled, 0)  # it can only hold subscriptions that were never sent
         try:
             await self._sockets.release(linger)
         finally:
-            self._closing.set()
+            self._closed.set()
 
     # -- called by the intakes -------------------------------------------------------------------------
 
     def _gone(self) -> None:
         """Read until the other connection is lost, too, or idle; then read the messages that libzmq still has."""
-        if self._stopped or self._closing is not None:
+        if self._phase in (Phase.GIVEN_UP, Phase.CLOSING):
             return
-        self._lost, self._looks = True, self._looks + 1
+        self._phase, self._looks = Phase.LOST, self._looks + 1
         is_quiet = self._looks > 1 and self._is_taken and not any(intake.heard for intake in self._intakes)
         if is_quiet or self._looks > LOOKS or all(intake.is_lost for intake in self._intakes):
-            self._stopped = True
+            self._phase = Phase.GIVEN_UP
             for intake in self._intakes:
                 intake.stop()
             self._pull()
@@ -254,7 +265,7 @@ class DialledSockets(Transport):
 
         The next batch is another turn of the event loop: its messages may be large.
         """
-        if not self._stopped or not self._is_taken:
+        if self._phase is not Phase.GIVEN_UP or not self._is_taken:
             return
         if self._pulling is not None:
             self._pulling.cancel()

@@ -13,6 +13,7 @@ import contextlib
 import errno
 import random
 from collections.abc import Sequence
+from functools import partial
 
 import structlog
 
@@ -56,7 +57,6 @@ class Upstream:
         "_stopped",
         "_target",
         "_translator",
-        "_transport",
         "_waiting",
         "_wanted",
     )
@@ -67,7 +67,6 @@ class Upstream:
         self._session = session
         self._services = services
         self._link: Link | None = None
-        self._transport: Transport | None = None  # of that link
         self._first: FirstFrames | None = None
         self._waiting: list[Command] = []
         self._wanted = Flag()
@@ -217,17 +216,17 @@ class Upstream:
             transport,
             self._translator,
             self._services,
-            LinkEvents(sink=self._hear, over=self._link_over, understands=self._understands),
+            LinkEvents(sink=self._hear, over=partial(self._link_over, transport), understands=self._understands),
             self._target.tap,
         )
-        self._link, self._transport = link, transport
+        self._link = link
         self._report.note_start()
         is_child = isinstance(transport, ChildTransport)
         try:
             with self._target.children.holding(self, self._translator) if is_child else contextlib.nullcontext():
                 await link.run(self._begin)
         finally:
-            self._link = self._first = self._transport = None
+            self._link = self._first = None
             self._report.note_end(heard=link.intake.heard, by_peer=self._ended_by_peer)
         return link.intake.heard
 
@@ -244,12 +243,12 @@ class Upstream:
             self._report.note_wrong_dialect(first)
             self._link.end(CloseReason.PROTOCOL, f"it {first.complaint(quoted=False)}")
 
-    def _link_over(self, link: Link) -> None:
+    def _link_over(self, transport: Transport, link: Link) -> None:
         """Report the lost connection before it is closed, because the end of a child may take seconds."""
         self._ended_by_peer = self._link is link and not self._ending
         if self._stopped or self._link is not link:
             return
-        reason = exit_reason(self._transport) if self._ended_by_peer else ""
+        reason = exit_reason(transport) if self._ended_by_peer else ""
         text = "the connection to the backend was lost"
         wrong = self._first if self._first is not None and self._first.are_wrong else None
         if wrong is not None:

@@ -315,6 +315,8 @@ async def test_discarded_frames_and_later_ones_are_not_held(tmp_path: Path) -> N
             ours.discard()
             assert ours.meter.size == 0
             peer.sendall(b"more\nand more")
+            await run_turns()
+            assert ours.meter.size == 0
             peer.close()
             assert await receive_all(ours) == []
             assert ours.meter.size == 0
