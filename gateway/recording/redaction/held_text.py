@@ -9,17 +9,14 @@ the part that came. Together the released deltas are what `replaced` makes of th
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise, repeat
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from operator import attrgetter
-from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from dragoman.gateway.recording.redaction.finder import HIDDEN, Finder
 from dragoman.gateway.recording.redaction.spans import Mark, Span, merged, overlapping, replaced_in_pieces
-
-Slot = TypeVar("Slot")
 
 BEHIND = 512  # characters of released text that are searched again: a name, its sign and the start of its value
 BEHIND_MAX = 64 * 1024  # likewise for one secret that goes on and on
@@ -27,24 +24,21 @@ BEHIND_MAX = 64 * 1024  # likewise for one secret that goes on and on
 TEXT, TIME = attrgetter("text"), attrgetter("t")  # of a HeldDelta; a map of them is no Python call
 
 
-class HeldDelta(Struct, Generic[Slot], eq=False):
-    """A piece of a text that came at `t`, and the slot of its owner; it `waits` until its content is decided.
+class HeldDelta(Struct, eq=False):
+    """A piece of a text that came at `t`; it `waits` until its content is decided and it is released.
 
-    Deltas that came together are one, with the text of each in `pieces`.
+    Deltas that came together are one, with the text of each in `pieces`. If it has secrets, `changed` has the new text
+    of each piece, with the secrets that begin in it.
     """
 
-    slot: Slot
     text: str
     t: int
     pieces: Sequence[str] = ()
     waits: bool = True
+    changed: Iterator[tuple[str, Sequence[Span]]] | None = None
 
 
-Released = list[tuple[HeldDelta[Slot], Sequence[tuple[str, Sequence[Span]]] | None]]
-"""Released deltas: with None if unchanged, else with the new text of each piece and the secrets that begin in it."""
-
-
-class HeldText(Generic[Slot]):
+class HeldText:
     """A text that streams. `whole` finds the secrets of a complete text, `finder` those of a part of it."""
 
     __slots__ = ("_begun", "_behind", "_deltas", "_finder", "_mark", "_marked", "_whole", "held")
@@ -56,7 +50,7 @@ class HeldText(Generic[Slot]):
         self._behind = ""  # the end of the released text
         self._marked = 0  # index in it up to which secrets have their placeholders
         self._begun = False  # True once some of the text was released
-        self._deltas: list[HeldDelta[Slot]] = []
+        self._deltas: list[HeldDelta] = []
         self.held = 0  # characters
 
     def count_before_last(self, characters: int) -> int:
@@ -69,24 +63,23 @@ class HeldText(Generic[Slot]):
             count += 1
         return count
 
-    def add(self, delta: HeldDelta[Slot]) -> None:
+    def add(self, delta: HeldDelta) -> None:
         """Hold the next delta of the text."""
         self._deltas.append(delta)
         self.held += len(delta.text)
 
-    def finish(self) -> Released[Slot]:
+    def finish(self) -> None:
         """Release everything that is held: the text is complete."""
         text, ends = self._joined()
         spans = self._finder.find(text) if self._begun else self._whole(text)
-        return self._release(text, spans, ends)
+        self._release(text, spans, ends)
 
-    def release_held_since(self, since: int, until: int) -> Released[Slot]:
+    def release_held_since(self, since: int, until: int) -> None:
         """Release what is decided if the oldest delta came by `since`, and what came by `until` in any case."""
-        if not self._deltas or self._deltas[0].t > since:
-            return []
-        return self.release(bisect_right(self._deltas, until, key=TIME))
+        if self._deltas and self._deltas[0].t <= since:
+            self.release(bisect_right(self._deltas, until, key=TIME))
 
-    def release(self, overdue: int) -> Released[Slot]:
+    def release(self, overdue: int) -> None:
         """Release what is decided, and the first `overdue` deltas in any case."""
         text, ends = self._joined()
         spans = self._finder.find(text)
@@ -100,14 +93,14 @@ class HeldText(Generic[Slot]):
             count = overdue
             if unfinished is not None and unfinished.end - unfinished.start >= HIDDEN:
                 spans = merged([*spans, unfinished])
-        return self._release(text, spans, ends[: count + 1], unfinished)
+        self._release(text, spans, ends[: count + 1], unfinished)
 
     def _joined(self) -> tuple[str, list[int]]:
         """Return the remembered text with the held one, the end of the first, and the end of each delta."""
         texts = [*map(TEXT, self._deltas)]
         return self._behind + "".join(texts), [*accumulate(map(len, texts), initial=len(self._behind))]
 
-    def _release(self, text: str, spans: list[Span], ends: list[int], unfinished: Span | None = None) -> Released[Slot]:
+    def _release(self, text: str, spans: list[Span], ends: list[int], unfinished: Span | None = None) -> None:
         """Release the first deltas, up to the last of their `ends`, without these secrets."""
         deltas = self._deltas[: len(ends) - 1]
         del self._deltas[: len(deltas)]
@@ -115,16 +108,14 @@ class HeldText(Generic[Slot]):
         self.held -= at - ends[0]
         for delta in deltas:
             delta.waits = False
-        released: Released[Slot] = [*zip(deltas, repeat(None))]
         if spans:
             for place, inside in enumerate(overlapping(spans, pairwise(ends))):
                 if inside:
                     delta = deltas[place]
                     pieces = list(pairwise(accumulate(map(len, delta.pieces or (delta.text,)), initial=ends[place])))
-                    texts = list(replaced_in_pieces(text, pieces, inside, self._mark, self._marked))
-                    released[place] = (delta, texts)
+                    delta.changed = iter([*replaced_in_pieces(text, pieces, inside, self._mark, self._marked)])
                     self._marked = max(self._marked, inside[-1].end)
-        self._begun = self._begun or bool(released)
+        self._begun = self._begun or bool(deltas)
         begin = at if unfinished is None else min(at, unfinished.start)  # where something may go on
         for span in spans:
             if span.end > at:
@@ -132,4 +123,3 @@ class HeldText(Generic[Slot]):
         start = max(0, begin - max(BEHIND, self._finder.reach), at - BEHIND_MAX)
         self._behind = text[start:at]
         self._marked = max(0, self._marked - start)
-        return released

@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, Line, StepLine, packed
 from dragoman.gateway.recording.redaction.finder import finder as finder_of
 from dragoman.gateway.recording.redaction.frame_redactor import FrameRedactor
-from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText, Released
+from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText
 from dragoman.gateway.recording.redaction.rules import RedactionRules
 from dragoman.gateway.recording.redaction.shapes import named
 from dragoman.gateway.recording.redaction.spans import Span, placeholders
@@ -50,15 +50,14 @@ COUNTS_MAX = 1024  # kinds times places; their names come from us and from the c
 class HeldStep(Struct, eq=False, kw_only=True):
     """A step on its way: the `deltas` of streamed texts, and the `others`, which are searched when the step leaves.
 
-    `changed` has the new texts of the deltas that hold secrets. A folded step (docs/recording.md, "Text that streams")
-    has one for each of its rounds; it counts as one entry (`count`), because the window bounds its size. `items` is the
-    number of frames, events and commands, `weight` the size of the frames.
+    `items` is the number of frames, events and commands, `weight` the size of the frames. A folded step
+    (docs/recording.md, "Text that streams") counts as one entry (`count`), because the window bounds its size. Its
+    delta has a piece for each of its rounds.
     """
 
     step: StepLine
     others: list[EventLine | CommandLine]
-    deltas: list[HeldDelta[Slot]] = []
-    changed: ChangedTexts = {}
+    deltas: dict[DeltaKey, HeldDelta] = {}
     items: int
     count: int = 1
     weight: int = 0
@@ -66,12 +65,6 @@ class HeldStep(Struct, eq=False, kw_only=True):
 
 DeltaKey = tuple[int, str]
 """Identifies a delta in its step: the id of the event, and the cursor."""
-
-ChangedTexts = dict[DeltaKey, Iterator[tuple[str, Sequence[Span]]]]
-"""The new texts of deltas, each with the secrets that begin in it."""
-
-Slot = tuple[DeltaKey, ChangedTexts]
-"""The key of a delta, and the changed texts of its HeldStep, to which it must not refer itself."""
 
 
 class FindingCount(Struct, frozen=True, kw_only=True):
@@ -153,7 +146,7 @@ class Redactor:
             self._partial, self.ledger.note, paths.names, streams_are_clean=self._partial is finder
         )
         self._queue: list[HeldStep] = []  # not a deque, which takes 0.7 KB while it is empty
-        self._texts: dict[TextKey, HeldText[Slot]] = {}
+        self._texts: dict[TextKey, HeldText] = {}
         self._entries = self._weight = 0  # of the queue
         self.held_items = 0
         """Number of the frames, events and commands that are held back."""
@@ -215,7 +208,7 @@ class Redactor:
                 self._origin = entry.origin  # it was searched with them
         steps = list[StepLine]()
         for held in leaving:
-            is_clean = (clean or not held.others) and not held.changed
+            is_clean = (clean or not held.others) and all(delta.changed is None for delta in held.deltas.values())
             if is_clean and (not held.deltas or self._has_clean_names(held.step)):
                 steps.append(held.step)
             else:
@@ -229,7 +222,7 @@ class Redactor:
     def _decided_count(self) -> int:
         """Return how many steps stand before the first delta whose content is not decided."""
         for number, held in enumerate(self._queue):
-            for delta in held.deltas:
+            for delta in held.deltas.values():
                 if delta.waits:
                     return number
         return len(self._queue)
@@ -259,7 +252,7 @@ class Redactor:
             elif id(line.event) in searched:
                 yield self._origin_redacted(self._redacted(line, "event"))
             else:
-                texts = held.changed.get(stream or _key(line))
+                texts = held.deltas[stream or _key(line)].changed
                 delta = self._with_text(line, *next(texts)) if texts is not None else line
                 yield self._origin_redacted(self._call_redacted(delta))
 
@@ -304,23 +297,22 @@ class Redactor:
         key = streamed(event) if streamed is not None else None
         if key is not None:
             text = event.json if type(event) is ToolCallArguments else "".join(entry.texts) or event.text
-            delta = HeldDelta(((id(event), entry.cursor), held.changed), text, held.step.t, entry.texts)
-            held.deltas.append(delta)
+            delta = held.deltas[_key(entry)] = HeldDelta(text, held.step.t, entry.texts)
             held_text = self._texts.get(key) or self._new_text(key)
             held_text.add(delta)
             if held_text.held > self._rules.window_bytes:
-                self._replace(held_text.release(held_text.count_before_last(self._rules.window_bytes // 2)))
+                held_text.release(held_text.count_before_last(self._rules.window_bytes // 2))
             return
         held.others.append(entry)
         ends = ENDS.get(type(event))
         if ends is not None and self._texts and not entry.link:
             self._close([key for key in ends(event) or self._texts if key in self._texts])
 
-    def _new_text(self, key: TextKey) -> HeldText[Slot]:
+    def _new_text(self, key: TextKey) -> HeldText:
         if key[0] == "arguments":
-            new = HeldText[Slot](self._partial, lambda text: self._values.spans(text, ("arguments",)), self._mark)
+            new = HeldText(self._partial, lambda text: self._values.spans(text, ("arguments",)), self._mark)
         else:
-            new = HeldText[Slot](self._finder, self._values.spans, self._mark)
+            new = HeldText(self._finder, self._values.spans, self._mark)
         self._texts[key] = new
         return new
 
@@ -330,19 +322,12 @@ class Redactor:
         The other texts wait: to search each text more often would cost too much.
         """
         for text in self._texts.values():
-            self._replace(text.release_held_since(since, until))
+            text.release_held_since(since, until)
 
     def _close(self, keys: Sequence[TextKey]) -> None:
         """Release the texts of these keys, which are complete."""
         for key in keys:
-            self._replace(self._texts.pop(key).finish())
-
-    def _replace(self, released: Released[Slot]) -> None:
-        """Keep the new texts of deltas until their steps leave."""
-        for delta, texts in released:
-            if texts is not None:
-                key, changed = delta.slot
-                changed[key] = iter(texts)
+            self._texts.pop(key).finish()
 
     def _with_text(self, line: EventLine, text: str, begun: Sequence[Span]) -> EventLine:
         event: Any = line.event
