@@ -55,6 +55,8 @@ class EndForm:
 
     def _final_text(self, turn: OpenTurn, sent: str, text: str) -> None:
         """Send the text that the whole text of a turn has beyond its deltas; report a Gap if they contradict."""
+        if turn.leaves_out(text):
+            return
         if text.startswith(sent):
             if type(turn.open) is ReasoningBlock:
                 self._content.close_block()

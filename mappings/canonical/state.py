@@ -6,6 +6,7 @@ pieces until its block is complete.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -50,6 +51,7 @@ from dragoman.mappings.canonical.values import (
 
 ALERTS_KEPT = 64  # docs/translation.md, rule 3.14: replayed to late joiners; the oldest are dropped
 ALERTS_SIZE = 64 * 1024  # characters of them
+_WORD = re.compile(r"\w+")
 
 
 class Batch(Struct, frozen=True, kw_only=True, gc=False):
@@ -165,6 +167,14 @@ class OpenTurn(Struct, kw_only=True):
             if isinstance(block, TextBlock):
                 parts += block.parts
         return "".join(parts)
+
+    def leaves_out(self, text: str) -> bool:
+        """Return True if `text` lacks words inside the visible text, and has the others in their order."""
+        sent, text = self.text().strip(), text.strip()
+        if sent.startswith(text) or sent.endswith(text):
+            return False
+        words, shown = iter(_WORD.findall(sent)), _WORD.findall(text)
+        return bool(shown) and all(word in words for word in shown)
 
     def correct_text(self, text: str) -> None:
         """Replace the visible text of the turn by `text`; blocks that match its beginning or end stay unchanged."""

@@ -83,6 +83,18 @@ def test_a_terminal_without_the_white_space_at_the_end_is_no_contradiction(strea
     assert session.state.messages()[-1].text == "Hello"
 
 
+def test_a_terminal_that_leaves_out_sentences_leaves_the_streamed_text_in_the_history() -> None:
+    """The real smooth server in Rust shows at most six sentences of an answer with many equal lines, but stores all."""
+    streamed = "The code:\n```\nif a {\n  b();\n}\n" + "}\n" * 7 + "```\nThat is all. Version 1.5 has it."
+    shown = "The code: if a { b(); That is all. Version 1. 5 has it."
+    session = accepted()
+    said = session.feed(TextDelta(text=streamed), TurnEnded(end="completed", text=shown))
+    assert "Gap" not in kinds(said)
+    assert [event.text for event in said if isinstance(event, TextDone)] == [streamed]
+    assert said[-1] == TurnEnded(end="completed", text=shown, message=session.state.messages()[-1].id)
+    assert session.state.messages()[-1].text == streamed
+
+
 def test_a_terminal_with_more_text_sends_the_rest_as_a_delta() -> None:
     session = accepted()
     said = session.feed(TextDelta(text="He"), TurnEnded(end="completed", text="Hello", message="m9"))
