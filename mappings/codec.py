@@ -53,7 +53,10 @@ class Format(Protocol):
         """Return the wire types whose decoded messages must be passed to `check`."""
 
     def check(self, frame: Any, message: Any) -> None:
-        """Raise PeerError if a decoded frame is too deep, not UTF-8 or has a duplicate key."""
+        """Raise PeerError if a decoded frame is too deep, not UTF-8 or has a duplicate key.
+
+        Raise an error in MALFORMED if `mend` must read it.
+        """
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
         """Decode a refused frame and return the message and the removed keys; raises PeerError."""

@@ -129,7 +129,12 @@ class Shared:
     dialect = "pando"
 
     def check(self, frame: bytes, _message: Any) -> None:
-        """Raise PeerError `too_deep` if opaque JSON in a decoded frame is nested too deep."""
+        """Raise PeerError `too_deep` if opaque JSON in a decoded frame is nested too deep.
+
+        Raise UnicodeDecodeError if it is not UTF-8: then `mend` reads it as Go does.
+        """
+        if not frame.isascii():
+            frame.decode()
         if len(frame) > 2 * MAX_DEPTH and frame.count(b"{") + frame.count(b"[") > MAX_DEPTH:
             check_depth(frame.rpartition(b"\0")[2], MAX_DEPTH)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.json import encode
 
 from dragoman.mappings.canonical import Unmapped, commands, events
 from dragoman.mappings.canonical.values import Usage
@@ -292,6 +293,21 @@ def test_a_line_is_a_json_array_of_frames(row: dict[str, Any]) -> None:
     assert [part.decode() for part in message.parts] == row["frames"]
     frame = message.parts[-1] if row["kind"] != "pub" else message.parts[0]
     assert json.loads(direction.lines.write(frame)) == row["frames"]
+
+
+@pytest.mark.parametrize(
+    ("direction", "frame"),
+    [
+        (DIALECT.commands, b'{"id":"r","method":"instance.ping","params":["\xff"]}'),
+        (DIALECT.commands, b'{"id":"r","method":"db.write","params":{"meta":{},"method":"X","params":["\xff"]}}'),
+        (DIALECT.events, b'{"jsonrpc":"2.0","id":"r","result":["\xff"]}'),
+        (DIALECT.events, published("db.session.updated", {"payload": "?"}).replace(b"?", b"\xff")),
+    ],
+)
+def test_opaque_json_that_is_not_utf8_is_read_as_go_reads_it(direction: Direction[Any], frame: bytes) -> None:
+    step: Step[Any] = Step()
+    direction.receive([frame], step)
+    assert "\ufffd" in encode(step.bursts[0].items[0]).decode()
 
 
 @pytest.mark.parametrize("line", [b"{}", b"[1]", b"nope", b"\xff", b'["\\ud800"]'])
