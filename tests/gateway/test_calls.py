@@ -8,8 +8,10 @@ Counted, never timed (docs/performance.md): a call is a `call` event of sys.setp
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
@@ -42,6 +44,7 @@ from tests.pairs.turn_clients import join
 CALLS_MAX = 10
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tuple(f"{ROOT}/dragoman/{name}/" for name in ("gateway", "adapters", "mappings"))
+MANY = 200  # tokens whose objects are counted
 WARM = 5  # tokens before the one that is counted: the turn is open and streams
 
 
@@ -154,6 +157,27 @@ async def test_text_that_streams_reaches_each_client_once_and_in_order(tmp_path:
                     assert said(late).startswith("0 1 2 "), "a client that comes in the middle is told the text so far"
         for one in (client, other):
             await one.until(lambda one=one: said(one) == expected)
+
+
+async def test_tokens_that_stream_leave_no_object_for_the_garbage_collector_to_examine(tmp_path: Path) -> None:
+    path = socket_path(tmp_path)
+    async with (
+        FakePod.serving(path) as pod,
+        bridged(f"pod+unix:{path}") as (_app, url),
+        SmoothClient.connected(url) as client,
+    ):
+        await begin_text(pod, client)
+        kept = []
+        for _ in range(2):  # the first tokens fill the logs and buffers
+            client.frames.clear()
+            for number in range(MANY):
+                await pod.say(say("text_delta", text=f"{number}"))
+                await client.until(lambda number=number: tokens(client) == number + 1)
+            client.frames.clear()
+            gc.collect()
+            kept.append(Counter(map(type, gc.get_objects())))
+        first, second = kept
+        assert {kind: count for kind, count in (second - first).items() if count > MANY // 2} == {}
 
 
 def said(client: SmoothClient) -> str:
