@@ -305,7 +305,7 @@ class WebSocketTransport(Inbound):
         return data, close
 
     def _control_reading(self) -> None:
-        """Read the connection, or stop reading it: after what the sink, the parser and the stream's state allow."""
+        """Read the connection, or stop reading it, as the sink, the parser and the state of the stream require."""
         paused = self._holds or self.full or self._violation is not None
         if paused is not self._is_paused and not self._tcp.is_closing():
             self._is_paused = paused
@@ -339,7 +339,7 @@ class WebSocketTransport(Inbound):
     def _reads_on(self) -> bool:
         """Return True if the peer has taken a part of what waits for it since the last call.
 
-        If nothing waits for it, or the system does not tell, return True if it is not read.
+        If nothing waits for the peer, or the system does not tell, return True while we read nothing of the peer.
         """
         connection = self._tcp.get_extra_info("socket")
         descriptor = connection.fileno() if connection is not None else -1

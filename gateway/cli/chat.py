@@ -218,7 +218,7 @@ class Chat:
             self._terminal.note("Write /attach ID; /sessions lists the ids.")
 
     def _open(self, session: str) -> None:
-        """Open another session; if that fails, the session of before is continued."""
+        """Open another session; if that fails, the former session is continued."""
         before = self._client.session
         self._question = None
         try:

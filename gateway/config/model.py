@@ -271,8 +271,9 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Config(Struct, frozen=True, kw_only=True):
     """A checked configuration.
 
-    `inherit_env`: child processes get the gateway's whole environment, less its own variables; of a file they get only
-    the variables that gateway/transports/child_settings.py lists, and those that their route names.
+    `inherit_env`: child processes get the gateway's whole environment, less its own variables. A configuration that was
+    read from a file does not have it: its children get only the variables that gateway/transports/child_settings.py
+    lists, and those that their route names.
     """
 
     routes: tuple[Route, ...]

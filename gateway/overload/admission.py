@@ -177,7 +177,7 @@ class CommandLimits:
         self._large_part = dialect.cost.large_part
 
     def check(self, frame: Frame) -> Frame:
-        """Return the frame, or an Oversize in its place."""
+        """Return the frame, or an Oversize in its place if the frame exceeds a limit."""
         parts = _parts(frame)
         size = sum(map(len, parts))
         if size <= self.unchecked:

@@ -37,7 +37,7 @@ class Place(ABC):
 
     @abstractmethod
     def stem(self, session: str, started_at: int, *, route: str, has_input: bool) -> str:
-        """Return the beginning of the names of a new recording. Without `session` it is of no session of `route`."""
+        """Return the beginning of the names of a new recording: of a session, or of what belongs to none of `route`."""
 
     def names(self, stem: str, part: int) -> Iterator[Path]:
         """Return names for this part of a recording, the best one first."""

@@ -113,7 +113,8 @@ class Sessions:
 
         `principal` is the user who asks for it, None if the backend announces it. Raise Refused if there is no room.
 
-        If `session_ttl` passes without a client or a turn, the session is forgotten. It only rests if it is kept.
+        If `session_ttl` passes without a client or a turn, the session is forgotten. One that a listener keeps only
+        closes its connection then.
         """
         if principal is not None:
             self.quota.check(principal)
@@ -263,7 +264,7 @@ class Sessions:
             self._recorder.end_session(own)
 
     def is_foreign(self, link: Link, name: str) -> bool:
-        """Return True if a session that the client calls so belongs to another principal, as far as it is known."""
+        """Return True if the session of this name is known to belong to another principal than the client's."""
         if (known := self.index.find_session(name)) is not None:
             return not self.policy.sees(link.principal, known.state)
         return self.past.has_other_owner(name, link.principal)

@@ -82,8 +82,9 @@ def _start_of_turn(gap: Sequence[Item], known: Item | None) -> int:
 def _correct(gap: list[Item], new: list[Message]) -> int:
     """Correct the answers in `gap` by the text of the store; return how many of its items come before those in `new`.
 
-    Two answers are the same if no input is between them: then the store contradicts what was streamed, and is right.
-    What is not to be added is removed from `new`.
+    `gap` has the items between two known messages, `new` the messages that the store has there. Two answers are the
+    same if no input is between them: then the text of the store is right. What the items have already is removed from
+    `new`.
     """
     stored = [*takewhile(lambda message: message.role == "assistant", new)]
     asked = max((i for i, item in enumerate(gap) if is_said(item, "user")), default=0)

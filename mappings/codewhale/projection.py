@@ -118,12 +118,12 @@ class Projection(Context):
         self.started = self.ended = self._over = False
 
     def _set_response_id(self) -> None:
-        """Set the id of the response, which ends with the turn's id, or for the seed with the length of the input."""
+        """Set the id of the response. It ends with the id of the turn, in the seed with the length of the input."""
         thread = self.thread or thread_id(self.session)
         self.response_id = f"{self.session}:{self.turn}" if self.streams else f"{thread}:{self._bytes}"
 
     def _count_unseen(self, event: Event) -> None:
-        """Count an event that this client does not see, unless it is a Gap with `context`: its next turn tells that."""
+        """Count an event that this client does not see, but no Gap with `context`: its next turn tells of that."""
         if isinstance(event, events.Gap) and event.context:
             return
         if type(event) in UNSEEN:

@@ -33,7 +33,7 @@ from dragoman.gateway.recording.redaction.spans import Note, overlapping
 from dragoman.gateway.recording.redaction.values import find_in_rows
 
 DIRECTION = attrgetter("dir")
-"""Sorts the frames of a step in their order: those received come first, also by the alphabet."""
+"""Sorts the frames of a step: `receive` comes before `send`, as the frames did."""
 
 NEW_PARTS = attrgetter("parts")
 
@@ -48,8 +48,8 @@ TOKENS_OF_TEXT = ("stream_token", "llm.token")
 class FrameRedactor:
     """Redacts the frames of one recording, in their order. `names` are JSON keys whose values are never kept.
 
-    Frames that are redacted together are numbered from 0, each by itself; with rounds, tap by tap. With
-    `streams_are_clean` the caller has searched the texts of streams for the same secrets.
+    The frames that are redacted together have numbers, from 0. Those of a folded step with several rounds are numbered
+    tap by tap. With `streams_are_clean` the caller has searched the texts of streams for the same secrets.
     """
 
     __slots__ = ("_fields", "_finder", "_known", "_names", "_note", "_streams_are_clean", "_suspects")
@@ -116,7 +116,7 @@ class FrameRedactor:
         return number
 
     def _add_stream(self, numbers: range, stream: StepLine, frame: FrameLine) -> None:
-        """Add the frames of a stream: at once, or one by one if something else may be wrong with them."""
+        """Add the frames of a stream: together, or one by one if more than their texts may hold a secret."""
         tap = (frame.link, frame.dir)
         sample = f'"{ANY_WORD}"'.join(frame.around_at(stream.rounds[0].at))
         parsed = self._fields.parse(tap, sample)
@@ -273,7 +273,7 @@ def has_credentials(value: Any) -> bool:
 
 
 def texts_of(frame: FrameLine) -> Iterator[str]:
-    """Yield the whole content of a frame that is no text, as text."""
+    """Yield the whole content of a frame of bytes or parts, decoded as text."""
     raw = frame.frame()
     if isinstance(raw, bytes):
         yield raw.decode("latin-1")
