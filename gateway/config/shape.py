@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, time
 from difflib import get_close_matches
 from functools import cache
 from inspect import get_annotations
@@ -184,5 +185,5 @@ def _expected(error: msgspec.ValidationError, unit: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = str(value).lower() if isinstance(value, bool) else masked_text(repr(value))
+    text = str(value).lower() if isinstance(value, bool | date | time) else masked_text(repr(value))
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

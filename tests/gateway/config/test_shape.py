@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -55,6 +56,7 @@ def test_every_fault_has_its_path() -> None:
         ({"wait": float("inf")}, "expected a finite number, got inf"),
         ({"wait": float("nan")}, "expected a finite number, got nan"),
         ({"deep": 1}, "expected true or false, got 1"),
+        ({"deep": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)}, "expected true or false, got 2026-01-02 03:04:05+00:00"),
         ({"colours": "red"}, "unknown key 'colours'; did you mean 'colour'?"),
         ({"patience": 1}, "unknown key 'patience'; write one of colour, size, wait, deep"),
     ],
