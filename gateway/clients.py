@@ -24,8 +24,7 @@ from dragoman.gateway.routing.router import LEFT_AT_ONCE, Router
 from dragoman.gateway.services import Services
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical.events import Reply
-from dragoman.mappings.canonical.values import Cause, Failure
+from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Dialect, Loss, Translator
 
 STOPS = "the gateway stops"
@@ -224,4 +223,4 @@ def _make_link(peer: Peer, transport: Transport, translator: Translator[Command,
 
 def _refuse(link: Link, text: str, cause: Cause = "busy") -> None:
     """Tell a client, in its dialect, why it is disconnected; `busy` means that the gateway has no room for it."""
-    link.send([Reply(request="", failure=Failure(cause=cause, text=text))])
+    link.refuse("", cause, text)

@@ -219,7 +219,7 @@ def check_depth(frame: bytes, max_depth: int, text: str = "") -> None:
     The brackets outside of strings are added up. That takes 30 ns for each, while a walk over 500 levels takes 0.3 ms.
     Raise PeerError `too_large` after more than VALUES_MAX of them.
     """
-    if frame.count(b"{") + frame.count(b"[") <= max_depth:
+    if len(frame) <= 2 * max_depth or frame.count(b"{") + frame.count(b"[") <= max_depth:
         return
     depth = opened = 0
     for piece in signs_outside_strings(frame):

@@ -165,7 +165,7 @@ class Intake(Inbound):
 
 
 class Phase(Enum):
-    """How far the end of the connections to a primary has come. They can be closed in each phase."""
+    """The phases in which the connections to a primary end. They can be closed in each of them."""
 
     CONNECTED = 1
     LOST = 2

@@ -50,6 +50,47 @@ class OpeningError(ConfigError):
         self.cause: Cause = cause
 
 
+class AppThread:
+    """Runs an app in a thread of its own until the block ends; `failed` is called there with what ended it before."""
+
+    def __init__(self, app: App, name: str, failed: Callable[[BaseException], None]) -> None:
+        self._app, self._failed = app, failed
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.endpoints: list[str] = []
+        """The bound endpoints of the app."""
+
+    def __enter__(self) -> AppThread:
+        start_thread(self._thread)
+        self._started.wait()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.call(self._app.stop.set)
+        self._thread.join(JOIN)
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function in the thread of the app."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to be called
+                self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _run(self) -> None:
+        async def main() -> None:
+            self._loop = asyncio.get_running_loop()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._app.run(self.endpoints.append), name="gateway")
+                await self._app.ready.wait()
+                self._started.set()
+
+        try:
+            asyncio.run(main())
+        except BaseException as error:  # noqa: BLE001  # the caller's thread raises it again
+            self._failed(first_error(error))
+        self._started.set()
+
+
 class BackendClient:
     """A client of one backend, used as a context manager. `session` is the id of the session that it is shown.
 
@@ -62,9 +103,7 @@ class BackendClient:
         self._app = App(Config(routes=(route,), limits=Limits(drain_deadline=DRAIN)))
         self._dialect = registry.upstream(endpoint)
         self._endpoint = endpoint
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="dragoman:client", daemon=True)
+        self._gateway = AppThread(self._app, "dragoman:client", self._fail)
         # Not a Queue, whose lock Python code takes: Ctrl-C at that moment would leave it locked forever.
         self._waiting: SimpleQueue[InProcessEvent | BaseException] = SimpleQueue()
         self._lock = threading.Lock()
@@ -74,34 +113,16 @@ class BackendClient:
         self.session = ""
 
     def __enter__(self) -> BackendClient:
-        start_thread(self._thread)
-        self._started.wait()
+        self._gateway.__enter__()
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._leave()
-        self._call(self._app.stop.set)
-        self._thread.join(JOIN)
+        self._gateway.__exit__()
 
-    def _serve(self) -> None:
-        async def main() -> None:
-            self._loop = asyncio.get_running_loop()
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._app.run(), name="client:gateway")
-                await self._app.ready.wait()
-                self._started.set()
-
-        try:
-            asyncio.run(main())
-        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
-            with self._lock:
-                self._waiting.put(first_error(error))
-        self._started.set()
-
-    def _call(self, function: Callable[..., object], *arguments: object) -> None:
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to be called
-                self._loop.call_soon_threadsafe(function, *arguments)
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            self._waiting.put(error)
 
     # -- sessions ----------------------------------------------------------------------------------------
 
@@ -112,7 +133,7 @@ class BackendClient:
         """
         self._leave()
         transport = self._transport = InProcessTransport(lambda incoming: self._take(transport, incoming))
-        self._call(self._app.join, in_process_dialect(self._dialect), transport)
+        self._gateway.call(self._app.join, in_process_dialect(self._dialect), transport)
         request = self.send_command(ResumeSession(session=session) if session else OpenSession())
         deadline = time.monotonic() + OPEN_DEADLINE
         while (incoming := self.next_event(deadline - time.monotonic())) is not None:
@@ -149,7 +170,7 @@ class BackendClient:
             while transport is not None and not self._waiting.empty():
                 self._waiting.get_nowait()
         if transport is not None:
-            self._call(transport.end)
+            self._gateway.call(transport.end)
 
     # -- commands and events -----------------------------------------------------------------------------
 
@@ -157,7 +178,7 @@ class BackendClient:
         """Send a command; return its request id, by which its answer is known."""
         request = f"client-{next(self._requests)}"
         if self._transport is not None:
-            self._call(self._transport.send_command, structs.replace(command, request=request))
+            self._gateway.call(self._transport.send_command, structs.replace(command, request=request))
         return request
 
     def next_event(self, timeout: float | None) -> InProcessEvent | None:

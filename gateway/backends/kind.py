@@ -20,7 +20,6 @@ from msgspec import structs
 
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.link import Link, opening_trace
-from dragoman.gateway.observability import audit
 from dragoman.gateway.observability.trace_context import TraceContext, add_trace
 from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.routing.session_index import Rows
@@ -36,7 +35,6 @@ from dragoman.mappings.canonical.commands import (
     OpenSession,
     ResumeSession,
 )
-from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Failure, SessionSummary
 
 NAME_SHOWN = 200  # characters of a session's name that its refusal repeats; a client may write 1 MiB
@@ -209,8 +207,7 @@ class SessionOpener(BackendKind):
         try:
             session = self._new_session(link, command)
         except Refused as refused:  # the backend may have been asked first, so no caller is above
-            audit.refuse(link, refused.failure.text, command=type(command).__name__)
-            link.send([Reply(request=command.request, failure=refused.failure)])
+            refused.tell(link, command)
             return
         if isinstance(command, OpenSession):
             self._sessions.choose(link, session, command.session)

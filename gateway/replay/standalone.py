@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
-from dragoman.gateway.backend_client.client import BackendClient
+from dragoman.gateway.backend_client.client import AppThread, BackendClient
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Limits, Recording, Route
 from dragoman.gateway.endpoint import Endpoint, parse
@@ -25,12 +22,10 @@ from dragoman.mappings.canonical.events import (
     InteractionRequired,
     InteractionResolved,
 )
-from dragoman.mappings.errors import ConfigError, DragomanError, first_error
+from dragoman.mappings.errors import ConfigError
 
 LIMITS = Limits()
 QUICK = Limits(drain_deadline=0.2)  # the caller ends the replay when it needs no further output
-START = 10.0  # seconds until the replay must listen
-END = 10.0  # seconds until the replay must have ended
 
 QUESTIONS: dict[type, type] = {ApprovalResolved: ApprovalRequested, InteractionResolved: InteractionRequired}
 """The end of a question -> the question; the session adds the end, so a dialect need not express it."""
@@ -117,35 +112,8 @@ def listen_endpoint(text: str, folder: Path) -> Endpoint:
 def served(file: Path, listen: Endpoint, **options: str) -> Iterator[Served]:
     """Serve a recording until the block ends; raise ConfigError or OSError if that is not possible."""
     app = replaying(file, (listen,), limits=QUICK, record=None, **options)
-    told: SimpleQueue[str | BaseException] = SimpleQueue()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def main() -> None:
-        loops.append(asyncio.get_running_loop())
-        await app.run(told.put)
-
-    def run() -> None:
-        try:
-            asyncio.run(main())
-        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
-            told.put(error)
-
-    thread = threading.Thread(target=run, name="dragoman:replay", daemon=True)
-    thread.start()
-    try:
-        yield Served(_first(told), app)
-    finally:
-        if loops:
-            with suppress(RuntimeError):  # the loop is closed: the replay has ended by itself
-                loops[0].call_soon_threadsafe(app.stop.set)
-        thread.join(END)
-
-
-def _first(told: SimpleQueue[str | BaseException]) -> str:
-    try:
-        first = told.get(timeout=START)
-    except Empty:
-        raise DragomanError(f"the replay did not listen within {START:g} s") from None
-    if isinstance(first, BaseException):
-        raise first_error(first)
-    return first
+    failures: list[BaseException] = []
+    with AppThread(app, "dragoman:replay", failures.append) as running:
+        if failures:
+            raise failures[0]
+        yield Served(running.endpoints[0], app)

@@ -12,8 +12,11 @@ from collections import Counter
 from collections.abc import Callable
 
 from dragoman.gateway.config.model import RouteOptions
+from dragoman.gateway.observability import audit
 from dragoman.gateway.services import Services
-from dragoman.mappings.canonical import SessionState
+from dragoman.gateway.session.ports import Client
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Dialect
 
@@ -65,6 +68,11 @@ class Refused(Exception):  # noqa: N818  # an answer to a client, and no error o
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.text)
         self.failure = failure
+
+    def tell(self, client: Client, command: Command) -> None:
+        """Answer the command of a client with the refusal, and note that in the audit log."""
+        audit.refuse(client, self.failure.text, command=type(command).__name__)
+        client.send([Reply(request=command.request, failure=self.failure)])
 
 
 class SessionQuota:

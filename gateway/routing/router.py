@@ -157,7 +157,7 @@ class Router:
             return
         if session is None or not self._policy.sees(link.principal, session.state):
             audit.refuse(link, "there is no session here for this client")
-            link.send([Reply(request="", failure=Failure(cause="not_found", text="there is no session here for you"))])
+            link.refuse("", "not_found", "there is no session here for you")
             link.end(CloseReason.DONE)
             return
         self._all.claim(link, session)

@@ -146,8 +146,7 @@ class SessionCommands:
         try:
             session = find()
         except Refused as refused:
-            audit.refuse(link, refused.failure.text, command=type(command).__name__)
-            link.send([Reply(request=command.request, failure=refused.failure)])
+            refused.tell(link, command)
             return
         if session is None:
             return

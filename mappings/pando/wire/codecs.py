@@ -135,8 +135,7 @@ class Shared:
         """
         if not frame.isascii():
             frame.decode()
-        if len(frame) > 2 * MAX_DEPTH and frame.count(b"{") + frame.count(b"[") > MAX_DEPTH:
-            check_depth(frame.rpartition(b"\0")[2], MAX_DEPTH)
+        check_depth(frame.rpartition(b"\0")[2], MAX_DEPTH)
 
 
 class Events(Shared):
