@@ -103,11 +103,15 @@ class Routes:
         With `records_anew` each route that is recorded gets a new router, which has a recorder of the new recordings.
         """
         known = {running.route.name: running for running in self.running if not (records_anew and running.route.record)}
-        planned = [await self._plan(route, known.get(route.name), services) for route in routes]
-        kept = self._match_listeners(planned)
-        closing = [(old, one) for old in self.running for one in old.listeners if one not in kept]
-        strangers = list(self._find_strangers(routes))
-        await self._open_missing(planned, closing, identities)
+        async with contextlib.AsyncExitStack() as undo:
+            planned = [await self._plan(route, known.get(route.name), services, undo) for route in routes]
+            kept = self._match_listeners(planned)
+            closing = [(old, one) for old in self.running for one in old.listeners if one not in kept]
+            strangers = list(self._find_strangers(routes))
+            opened = await self._open_missing(planned, closing, identities, undo)
+            undo.pop_all()
+        for listener in opened:
+            self._listening(listener.address)
         self._clients.deny(strangers, NOT_NAMED)
         for listener, new in kept.items():
             listener.target.change(new.router, identities)
@@ -155,11 +159,16 @@ class Routes:
                     link for link in self._clients.links_of(old.router) if not (link.publishes or link.ingress.spawned)
                 )
 
-    async def _plan(self, route: Route, old: RunningRoute | None, services: Services) -> RunningRoute:
+    async def _plan(
+        self, route: Route, old: RunningRoute | None, services: Services, undo: contextlib.AsyncExitStack
+    ) -> RunningRoute:
         """Return a route with the router that it will have, and no listeners yet."""
-        has_same_backend = old is not None and all(getattr(old.route, key) == getattr(route, key) for key in BACKEND)
-        router = old.router if old is not None and has_same_backend else await self._make_router(route, services)
-        return RunningRoute(route=route, router=router, listeners=[])
+        if old is not None and all(getattr(old.route, key) == getattr(route, key) for key in BACKEND):
+            return RunningRoute(route=route, router=old.router)
+        router = await self._make_router(route, services)
+        undo.push_async_callback(self._stopped, router)
+        undo.push_async_callback(router.stop)  # first: callbacks are called in reverse
+        return RunningRoute(route=route, router=router)
 
     def _match_listeners(self, planned: Sequence[RunningRoute]) -> dict[OpenListener, RunningRoute]:
         """Return the listeners that stay open, each with the route that it will have."""
@@ -191,28 +200,26 @@ class Routes:
         planned: Sequence[RunningRoute],
         closing: Sequence[tuple[RunningRoute, OpenListener]],
         identities: Identities,
-    ) -> None:
-        """Open the listeners that are missing and close those of `closing`; undo both if one cannot be opened."""
+        undo: contextlib.AsyncExitStack,
+    ) -> list[OpenListener]:
+        """Open the listeners that are missing, close those of `closing`, and return the new ones."""
         used = {running.router for running in planned}
         occupied = {place for _, one in closing for place in registry.places(one.endpoint)}
         missing = [(new, endpoint) for new in planned for endpoint in _missing(new)]
+        blocked = [one for one in missing if not occupied.isdisjoint(registry.places(one[1]))]
         opened: list[OpenListener] = []
-        closed: list[tuple[RunningRoute, OpenListener]] = []
-        try:
-            for new, endpoint in missing:
-                if occupied.isdisjoint(registry.places(endpoint)):
-                    opened.append(await self._open(new, endpoint, identities))
-            for old, listener in closing:
-                closed.append((old, listener))
-                await self._close(old.router, listener, is_used=old.router in used)
-            for new, endpoint in missing:
-                if not occupied.isdisjoint(registry.places(endpoint)):
-                    opened.append(await self._open(new, endpoint, identities))
-        except BaseException:
-            await self._undo(planned, opened, closed)
-            raise
-        for listener in opened:
-            self._listening(listener.address)
+
+        async def open_all(wanted: Iterable[tuple[RunningRoute, Endpoint]]) -> None:
+            for new, endpoint in wanted:
+                opened.append(await self._open(new, endpoint, identities))
+                undo.push_async_callback(opened[-1].close)
+
+        await open_all(one for one in missing if one not in blocked)
+        for old, listener in closing:
+            undo.push_async_callback(self._reopen, old, listener)
+            await self._close(old.router, listener, is_used=old.router in used)
+        await open_all(blocked)
+        return opened
 
     async def _close(self, router: Router, listener: OpenListener, *, is_used: bool) -> None:
         """Stop accepting. Clients that share the sockets of a listener are disconnected after their turns."""
@@ -234,25 +241,13 @@ class Routes:
         if not is_used:
             await router.end_turns(self._clients.links_of(router, endpoint), NOT_SERVED)
 
-    async def _undo(
-        self,
-        planned: Sequence[RunningRoute],
-        opened: Sequence[OpenListener],
-        closed: Sequence[tuple[RunningRoute, OpenListener]],
-    ) -> None:
-        for listener in opened:
-            await listener.close()
-        used = {running.router for running in self.running}
-        for new in planned:
-            if new.router not in used:
-                await new.router.stop()
-                await self._stopped(new.router)
-        for old, listener in closed:
-            old.listeners.remove(listener)
-            try:
-                await self._open(old, listener.endpoint, self.identities)
-            except OSError as error:
-                log.error("listener failed", endpoint=listener.endpoint.masked, cause=full_reason(error))  # noqa: TRY400  # its traceback says no more
+    async def _reopen(self, running: RunningRoute, closed: OpenListener) -> None:
+        """Open again a listener that was closed for a change which has failed."""
+        running.listeners.remove(closed)
+        try:
+            await self._open(running, closed.endpoint, self.identities)
+        except OSError as error:
+            log.error("listener failed", endpoint=closed.endpoint.masked, cause=full_reason(error))  # noqa: TRY400  # its traceback says no more
 
     def _take_over(self, planned: list[RunningRoute]) -> None:
         """Let the planned routes serve, and retire the routers that have no route any more."""
