@@ -187,6 +187,17 @@ async def test_after_a_refused_reload_the_status_is_that_of_the_backend_in_use(t
         assert app.upstreams.statuses["a"] is status
 
 
+async def test_the_backend_of_a_route_is_forgotten_if_a_later_route_cannot_be_made(tmp_path: Path) -> None:
+    first, second = route_of(tmp_path, "a", "s"), route_of(tmp_path, "b", "t")
+    missing = route_of(tmp_path, "c", "u", upstream=f"replay+file:{tmp_path}/none.jsonl")
+    app = App(config_of(first))
+    async with serving(app):
+        await app.ready.wait()
+        with pytest.raises(OSError, match="none"):
+            await app.change_config(config_of(first, second, missing))
+        assert list(app.upstreams.statuses) == ["a"]
+
+
 async def test_a_removed_route_lets_an_open_turn_finish(tmp_path: Path, clients: PodClients) -> None:
     patient = Limits(drain_deadline=DEADLINE)
     async with running(config_of(route_of(tmp_path, "a", "s"))) as (app, played, _):
