@@ -86,10 +86,10 @@ class Keeper:
     def _sweep(self, folder: Path) -> Iterator[None]:
         self._will_sweep = False
         wanted = self._wanted
-        if (wanted.keep_count, wanted.keep_age, wanted.keep_bytes) != (None, None, None):
-            sweep(folder, wanted)
         if wanted.keep_age is not None:
             self._sweep_at = time.monotonic() + min(wanted.keep_age, SWEEP_INTERVAL)
+        if (wanted.keep_count, wanted.keep_age, wanted.keep_bytes) != (None, None, None):
+            sweep(folder, wanted)
         yield
 
 
