@@ -157,6 +157,10 @@ class Listener(Protocol):
     def is_reachable(self) -> bool:
         """Return False if clients cannot connect any more: the file of a Unix socket was removed or replaced."""
 
+    @property
+    def certificate_end(self) -> float | None:
+        """Return the time at which its certificate expires, in seconds since 1970; None if it has none."""
+
     async def close(self) -> None:
         """Stop accepting. Connected peers stay; their links close them."""
 

@@ -62,6 +62,8 @@ class SocketFile(Struct, frozen=True, kw_only=True):
 class UnixListener:
     """A listening Unix socket and its file, which stays if somebody else made it."""
 
+    certificate_end = None
+
     def __init__(self, path: str, server: asyncio.Server, *, owns_file: bool) -> None:
         self.address = f"unix:{path}"
         self._path = path

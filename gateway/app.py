@@ -227,6 +227,12 @@ class App:
         return self._routes.unreachable
 
     @property
+    def certificate_ends(self) -> dict[str, float]:
+        """The times at which the certificates of listeners expire, by the address of the listener."""
+        listeners = (listener for running in self._routes.running for listener in running.listeners)
+        return {one.address: one.certificate_end for one in listeners if one.certificate_end is not None}
+
+    @property
     def waiting_links(self) -> int:
         """The number of links whose frames wait for a later step of the event loop."""
         return self._services.queue.waiting_links

@@ -63,6 +63,11 @@ class OpenListener:
         return self._listener.is_reachable
 
     @property
+    def certificate_end(self) -> float | None:
+        """Return the time at which its certificate expires, in seconds since 1970; None if it has none."""
+        return self._listener.certificate_end
+
+    @property
     def shares_sockets(self) -> bool:
         """True if its clients are connected to its own sockets, so that it is closed only when all of them are gone."""
         return registry.dialect(self.endpoint.dialect).publication is not None

@@ -53,6 +53,7 @@ class OwnListener:
 
     address = "stdio:"
     is_reachable = True
+    certificate_end = None
 
     async def close(self) -> None:
         """Do nothing: no further peer could connect, and the link closes the transport."""

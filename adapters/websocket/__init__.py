@@ -21,7 +21,7 @@ metered_tls     decrypts what clients send, in turns
 from dragoman.adapters.websocket.client import DialledTransport, HandshakeRefusedError, connect
 from dragoman.adapters.websocket.handshake import HandshakeRules
 from dragoman.adapters.websocket.server import WebSocketListener, listen
-from dragoman.adapters.websocket.tls import CertificateFiles, ServerTls, client_context, find_date_fault
+from dragoman.adapters.websocket.tls import CertificateFiles, ServerTls, client_context, read_dates
 from dragoman.adapters.websocket.transport import WebSocketTransport
 
 __all__ = [
@@ -34,6 +34,6 @@ __all__ = [
     "WebSocketTransport",
     "client_context",
     "connect",
-    "find_date_fault",
     "listen",
+    "read_dates",
 ]

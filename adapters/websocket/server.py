@@ -74,6 +74,10 @@ class WebSocketListener:
         scheme = "ws" if self._tls is None else "wss"
         self.address = f"{scheme}://{address(sockets[0].getsockname())}{self._path}"
 
+    @property
+    def certificate_end(self) -> float | None:
+        return self._tls.certificate_end if self._tls is not None else None
+
     async def close(self) -> None:
         for server in self._servers:
             await close_server(server)

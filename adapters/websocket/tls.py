@@ -3,6 +3,8 @@
 A renewed certificate is taken without a restart. For each connection the listener looks whether its files have changed;
 then it reads them again. If they cannot be used, the old ones stay in use, and the reason is told once for each change.
 New files make a new context, so no session of TLS that began with the old files can be resumed.
+
+A certificate that nobody renews is told of at a connection: once when it expires soon, and once when it has expired.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import os
 import ssl
 import stat
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -28,7 +31,11 @@ SHORT_NAMES = {
 }
 MINIMUM = ssl.TLSVersion.TLSv1_2  # Debian's Python leaves the minimum to the configuration of OpenSSL
 FILE_MAX = 16 * 1024 * 1024  # bytes of a file, which OpenSSL reads in one step: lists of revoked certificates are large
-DATE_FAULTS = (9, 10)  # codes of OpenSSL: the certificate is not yet valid, or has expired
+NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, which `ssl` does not name
+SOON = 0.1  # part of a certificate's life in which a renewal is late: they are renewed when a third is left
+SOON_MAX = 14 * 86_400  # seconds: a certificate for ten years expires soon two weeks before
+RENEWAL_FAILED = "cannot load the renewed certificate; the old one stays in use"
+RENEWAL_LATE = "the certificate of a listener needs a renewal"
 SPECIAL = ',+"\\<>;='  # characters with a meaning in a subject (RFC 4514)
 
 
@@ -43,28 +50,58 @@ class CertificateFiles(Struct, frozen=True, kw_only=True):
     authorities: str = ""
 
 
+class CertificateDates(Struct, frozen=True, kw_only=True):
+    """The dates of a certificate, in seconds since 1970."""
+
+    begin: float
+    end: float
+
+    def find_fault(self, now: float) -> str:
+        """Return why clients refuse the certificate now or soon, or ""."""
+        if now < self.begin:
+            return f"certificate is not yet valid, only from {_day(self.begin)} on"
+        if now >= self.end:
+            return f"certificate has expired on {_day(self.end)}"
+        if now >= self.end - min(SOON * (self.end - self.begin), SOON_MAX):
+            return f"certificate expires soon, on {_day(self.end)}"
+        return ""
+
+
 class ServerTls:
     """The TLS of one listener. With authorities, every client must have a certificate of theirs.
 
-    `tell` gets the reason if a renewed certificate cannot be used; then the old one stays in use.
+    `tell` gets an event, RENEWAL_FAILED or RENEWAL_LATE, and its cause. After both the certificate stays in use.
     """
 
-    def __init__(self, files: CertificateFiles, tell: Callable[[str], None]) -> None:
+    def __init__(self, files: CertificateFiles, tell: Callable[[str, str], None]) -> None:
         self._files = files
         self._tell = tell
-        self._seen = self._states()
-        self._context = _server_context(files)
+        self._late = ""  # what was told of the dates
+        self._load()
+
+    @property
+    def certificate_end(self) -> float | None:
+        """Return the time at which the certificate in use expires; None if it cannot be read."""
+        return self._dates.end if self._dates is not None else None
 
     def newest_context(self) -> ssl.SSLContext:
         """Return the context for a connection that begins, after reading the files again if they have changed."""
-        states = self._states()
-        if states != self._seen:
-            self._seen = states
+        if self._states() != self._seen:
             try:
-                self._context = _server_context(self._files)
+                self._load()
             except ConfigError as error:
-                self._tell(str(error))
+                self._tell(RENEWAL_FAILED, str(error))
+        late = self._dates.find_fault(time.time()) if self._dates is not None else ""
+        if late != self._late:
+            self._late = late
+            if late:
+                self._tell(RENEWAL_LATE, late)
         return self._context
+
+    def _load(self) -> None:
+        self._seen = self._states()
+        self._context = _server_context(self._files)
+        self._dates = read_dates(self._files)
 
     def _states(self) -> list[tuple[int, int, int] | None]:
         return [_state(path) for path in (self._files.certificate, self._files.key, self._files.authorities)]
@@ -81,14 +118,14 @@ def client_context(files: CertificateFiles) -> ssl.SSLContext:
     return context
 
 
-def find_date_fault(files: CertificateFiles) -> str:
-    """Return why clients refuse the certificate of a listener now, if its dates are the reason, or "".
+def read_dates(files: CertificateFiles) -> CertificateDates | None:
+    """Return the dates of the certificate of a listener, None if our TLS cannot use it.
 
     A client in memory that trusts this certificate makes a handshake: `ssl` has no function that reads the dates.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | NO_CHECK_TIME
     context.load_verify_locations(files.certificate)
     sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = context.wrap_bio(received, sent)
@@ -97,11 +134,10 @@ def find_date_fault(files: CertificateFiles) -> str:
         for side in (client, server, client):
             with suppress(ssl.SSLWantReadError):
                 side.do_handshake()
-    except ssl.SSLCertVerificationError as error:
-        return error.verify_message if error.verify_code in DATE_FAULTS else ""
-    except ssl.SSLError:  # other clients may accept what this one does not, for example an elliptic curve
-        pass
-    return ""
+        certificate: dict[str, Any] = client.getpeercert() or {}
+    except (ssl.SSLError, ValueError):  # other clients may accept what this one does not, for example a curve
+        return None
+    return CertificateDates(begin=ssl.cert_time_to_seconds(certificate["notBefore"]), end=end_of(certificate))
 
 
 def subject_of(certificate: dict[str, Any]) -> str:
@@ -166,6 +202,10 @@ def _check_readable(kind: str, path: str) -> None:
         raise ConfigError(f"the {kind} {path} cannot be read: {error.strerror}") from error
     if not stat.S_ISREG(status.st_mode) or status.st_size > FILE_MAX:  # OpenSSL would wait for the writer of a pipe
         raise ConfigError(f"the {kind} {path} is not a regular file of at most {FILE_MAX:,} bytes")
+
+
+def _day(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
 def _no_password() -> str:

@@ -38,6 +38,7 @@ class ZeroMQListener:
     """
 
     is_reachable = True
+    certificate_end = None
 
     def __init__(self, sockets: Sockets, publication: Publication, callers: Callers) -> None:
         self.address = _last_endpoint(publication.socket)

@@ -62,6 +62,7 @@ async def collect_metrics(gateway: App, heartbeat: LoopHeartbeat) -> list[Metric
     return [
         _gauge("build_info", "Always 1; the label has the version of dragoman.", {(__version__,): 1}, ("version",)),
         *_of_links(gateway, held),
+        _of_certificates(gateway),
         *_of_turns(gateway, held),
         *_of_traffic(gateway),
         *_of_losses(losses, partial),
@@ -130,6 +131,12 @@ def _of_links(gateway: App, held: _Held) -> Iterator[Metric]:
     yield _gauge("links_behind", "Clients that read slowly and get merged text later.", held.behind)
     merged = gateway.ledger.counters["events_merged"]
     yield _counter("merged_events", "Events that slow clients got merged.", merged)
+
+
+def _of_certificates(gateway: App) -> Metric:
+    ends = {(address,): end for address, end in gateway.certificate_ends.items()}
+    help_text = "Time at which the certificate of a listener expires, in seconds since 1970."
+    return _gauge("certificate_expiry_timestamp_seconds", help_text, ends, ("listener",))
 
 
 def _of_turns(gateway: App, held: _Held) -> Iterator[Metric]:

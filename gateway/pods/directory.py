@@ -48,6 +48,7 @@ class PodDirectory:
     """
 
     is_reachable = True
+    certificate_end = None
 
     def __init__(
         self,

@@ -61,6 +61,8 @@ class PodFolder:
     If it is `listed`, BASE is the runtime directory of pods, and other programs find it in the table there.
     """
 
+    certificate_end = None
+
     def __init__(self, base: Path, name: str, *, listed: bool = False) -> None:
         self.name = check_name(name)
         self.folder = base / name

@@ -144,6 +144,7 @@ class ProjectListener:
     """The listener of a project of which we are the primary. Closing it releases the lock and the registry entry."""
 
     is_reachable = True
+    certificate_end = None
 
     def __init__(self, project: Project, listener: Listener) -> None:
         self.address = f"dir:{project.directory}"

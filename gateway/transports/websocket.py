@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import ssl
+import time
 from http import HTTPStatus
 from urllib.parse import urlencode
 
@@ -90,18 +91,17 @@ def _server_tls(endpoint: Endpoint) -> websocket.ServerTls | None:
     if not (endpoint.option("cert") and endpoint.option("key")):
         raise ConfigError(f"{endpoint.masked}: a TLS listener needs `?cert=FILE&key=FILE`")
 
-    def tell(text: str) -> None:
-        log.warning(
-            "cannot load the renewed certificate; the old one stays in use", endpoint=endpoint.masked, cause=text
-        )
+    def tell(event: str, cause: str) -> None:
+        log.warning(event, endpoint=endpoint.masked, cause=cause)
 
     with naming(endpoint):
         return websocket.ServerTls(_files(endpoint, "client_ca"), tell)
 
 
 def _find_date_fault(endpoint: Endpoint) -> str:
-    why = websocket.find_date_fault(_files(endpoint, "client_ca"))
-    return f"{endpoint.masked}: clients refuse its certificate: {why}" if why else ""
+    dates = websocket.read_dates(_files(endpoint, "client_ca"))
+    why = dates.find_fault(time.time()) if dates is not None else ""
+    return f"{endpoint.masked}: {why}" if why else ""
 
 
 def _client_tls(endpoint: Endpoint) -> ssl.SSLContext | None:

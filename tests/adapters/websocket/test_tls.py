@@ -18,7 +18,7 @@ from msgspec import structs
 
 from dragoman.adapters.base import PeerFacts
 from dragoman.adapters.websocket import CertificateFiles, ServerTls, client_context, connect
-from dragoman.adapters.websocket.tls import FILE_MAX, find_date_fault, subject_of
+from dragoman.adapters.websocket.tls import FILE_MAX, CertificateDates, read_dates, subject_of
 from dragoman.mappings.errors import ConfigError
 from tests.adapters.websocket.certificates import NOW, Authority
 from tests.adapters.websocket.peers import DEADLINE, KEY, LIMITS, Server, serving
@@ -33,6 +33,10 @@ HANDSHAKE = (
 told: list[str] = []
 
 
+def tell(_event: str, cause: str) -> None:
+    told.append(cause)
+
+
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     told.clear()
@@ -42,7 +46,7 @@ def authority(tmp_path: Path) -> Authority:
 def server_tls(authority: Authority, *, asks: Authority | None = None) -> ServerTls:
     certificate, key = authority.issue("server")
     authorities = str(asks.path) if asks is not None else ""
-    return ServerTls(CertificateFiles(certificate=certificate, key=key, authorities=authorities), told.append)
+    return ServerTls(CertificateFiles(certificate=certificate, key=key, authorities=authorities), tell)
 
 
 def trusting(authority: Authority, certificate: str = "", key: str = "") -> ssl.SSLContext:
@@ -152,20 +156,49 @@ async def test_a_session_of_tls_cannot_be_resumed_after_its_authority_was_replac
 
 @pytest.mark.parametrize("asks", [False, True], ids=["", "with client_ca"])
 @pytest.mark.parametrize(
-    ("hours", "why"), [(0, ""), (-2, "certificate has expired"), (2, "certificate is not yet valid")]
+    ("minutes", "why"),
+    [
+        (0, ""),
+        (-55, "certificate expires soon, on "),
+        (-120, "certificate has expired on "),
+        (120, "certificate is not yet valid, only from "),
+    ],
 )
-def test_a_certificate_whose_dates_clients_refuse_is_detected(
-    authority: Authority, hours: int, why: str, asks: bool
+def test_a_certificate_whose_dates_clients_refuse_now_or_soon_is_detected(
+    authority: Authority, minutes: int, why: str, asks: bool
 ) -> None:
-    certificate, key = authority.issue("server", around=NOW + timedelta(hours=hours))
+    around = NOW + timedelta(minutes=minutes)
+    certificate, key = authority.issue("server", around=around)
     authorities = str(authority.path) if asks else ""
-    files = CertificateFiles(certificate=certificate, key=key, authorities=authorities)
-    assert find_date_fault(files) == why
+    dates = read_dates(CertificateFiles(certificate=certificate, key=key, authorities=authorities))
+    assert dates is not None
+    fault = dates.find_fault(NOW.timestamp())
+    assert fault.startswith(why)
+    assert bool(fault) == bool(why)
+    assert dates.end == int((around + timedelta(hours=1)).timestamp())
 
 
-def test_a_certificate_that_few_clients_accept_has_no_fault_of_its_dates(authority: Authority) -> None:
+def test_a_certificate_for_years_expires_soon_two_weeks_before() -> None:
+    dates = CertificateDates(begin=0.0, end=3650 * 86_400.0)
+    assert dates.find_fault(3635 * 86_400.0) == ""
+    assert dates.find_fault(3637 * 86_400.0) == "certificate expires soon, on 1979-12-30 00:00 UTC"
+
+
+async def test_a_certificate_that_is_not_renewed_is_told_of_once_before_and_once_after_its_end(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = server_tls(authority)
+    assert tls.certificate_end is not None
+    async with serving(tls=tls) as server:
+        for left in (3600, 300, 200, -1, -2, -3):
+            monkeypatch.setattr("time.time", lambda left=left: tls.certificate_end - left)
+            await common_name(server.port, authority)
+    assert [text[:23] for text in told] == ["certificate expires soo", "certificate has expired"]
+
+
+def test_the_dates_of_a_certificate_that_few_clients_accept_are_unknown(authority: Authority) -> None:
     certificate, key = authority.issue("server", curve=ec.BrainpoolP256R1())
-    assert find_date_fault(CertificateFiles(certificate=certificate, key=key)) == ""
+    assert read_dates(CertificateFiles(certificate=certificate, key=key)) is None
 
 
 async def test_a_certificate_in_the_list_of_revoked_ones_is_refused(authority: Authority, tmp_path: Path) -> None:
@@ -186,7 +219,7 @@ async def test_a_server_whose_certificate_is_in_the_list_of_revoked_ones_is_not_
     certificate, key = authority.issue("server")
     other, _ = authority.issue("other")
     known = authority.path.read_bytes()
-    tls = ServerTls(CertificateFiles(certificate=certificate, key=key), told.append)
+    tls = ServerTls(CertificateFiles(certificate=certificate, key=key), tell)
     async with serving(tls=tls) as server:
         authority.path.write_bytes(known + authority.revoke(other))
         async with dialled(server, trusting(authority)):
@@ -281,7 +314,7 @@ def encrypted(key: str) -> str:
 )
 def test_an_error_names_the_file(authority: Authority, case: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        ServerTls(broken(authority, case), told.append)
+        ServerTls(broken(authority, case), tell)
     assert words in str(caught.value)
 
 

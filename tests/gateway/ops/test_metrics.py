@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import get_args
 
@@ -22,6 +23,7 @@ from dragoman.gateway.ops.metrics import KINDS, collect_metrics
 from dragoman.mappings.canonical.values import End
 from dragoman.mappings.dialect import Loss
 from dragoman.mappings.errors import PeerErrorCode
+from tests.adapters.websocket.certificates import NOW, Authority
 from tests.conformance.fake_pod import FakePod
 from tests.gateway.ops.running import OpsClient, operated
 from tests.pairs.gateway import LIMITS, SmoothClient, socket_path
@@ -104,6 +106,16 @@ async def test_exactly_the_metrics_of_the_document_are_served(tmp_path: Path) ->
         shown = in_first_cells("| metric ")
         assert not set(served).difference(shown), "write a row for these metrics in docs/operations.md, section 3"
         assert sorted(served) == shown
+
+
+async def test_the_end_of_the_certificate_of_a_listener_is_served(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("server")
+    listen = (parse(f"smooth+wss://127.0.0.1:0/ws?cert={certificate}&key={key}"), parse("smooth+ws://127.0.0.1:0/ws"))
+    route = Route(name="test", listen=listen, upstream=parse("pod+unix:/nowhere/sock"))
+    async with operated(app=App(Config(routes=(route,), limits=LIMITS))) as port:
+        ends = (await scrape(port))["dragoman_certificate_expiry_timestamp_seconds"]
+    (address,) = [address for address in port.listening if "wss:" in address]
+    assert ends == {frozenset({("listener", address)}): int((NOW + timedelta(hours=1)).timestamp())}
 
 
 async def test_a_scraper_may_ask_for_openmetrics() -> None:
