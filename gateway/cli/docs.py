@@ -26,6 +26,8 @@ def docs(
 
     --json prints the list, also with the path of each file.
     """
+    if page and as_json:
+        raise ConfigError("--json prints the list of documents: use it without PAGE")
     folder = Path(dragoman.__file__).with_name("docs")
     pages = {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.md"))}
     rows = [{"page": name, "title": _title(path), "path": str(path)} for name, path in pages.items()]

@@ -65,9 +65,10 @@ def send(
 ) -> None:
     """Send one input to a backend in a new session, and print the answer as it streams.
 
-    A question is printed, and on a terminal you answer it. Exits 0 if the turn completed, 1 if it ended otherwise, 2 if
-    the backend cannot be reached or has no session with this id. Exits 3 if a question has no answer. The turn is
-    cancelled after Ctrl-C (130), SIGTERM (143) or SIGHUP (129), or if the reader of the output has closed it (141).
+    A question is printed, and on a terminal you answer it. Exits 0 if the turn completed, 1 if it ended otherwise or
+    the input is refused, as an empty one is. Exits 2 if the backend cannot be reached or has no session with this id, 3
+    if a question has no answer. The turn is cancelled after Ctrl-C (130), SIGTERM (143) or SIGHUP (129), or if the
+    reader of the output has closed it (141).
 
     --json prints the canonical events of the turn, one a line, and last {type: result, session, end, text, usage,
     failure, question}.

@@ -205,6 +205,12 @@ def test_the_error_for_an_unknown_document_suggests_the_nearest() -> None:
     assert refused("docs", "desing") == "error: no document 'desing'; did you mean 'design'?"
 
 
+def test_one_document_is_not_printed_as_json() -> None:
+    done = dragoman("docs", "dialects/pod", "--json")
+    error = "--json prints the list of documents: use it without PAGE"
+    assert (done.returncode, json.loads(done.stdout)) == (2, {"error": error})
+
+
 def test_the_version_is_one_line() -> None:
     done = dragoman("--version")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
