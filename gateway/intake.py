@@ -71,6 +71,7 @@ class FrameIntake:
         "_transport",
         "_unchecked",
         "_understands",
+        "ahead",
         "heard",
         "is_limited",
         "turns",
@@ -103,6 +104,8 @@ class FrameIntake:
         self._outbox, self._tap, self._understands = outbox, tap, understands
         self._act: Act = do_nothing
         self._over, self.is_limited = False, peer.limited
+        self.ahead: Step[Any] | None = None
+        """The step that the translator made of a frame on which the link has not acted."""
         self.heard = False
         """True once `understands` has accepted a frame."""
         self._add_text: TextSink | None = None
@@ -141,7 +144,7 @@ class FrameIntake:
             budget.left -= self._each + size
         elif not (frames := self.turns.admit(frames)):
             return 0
-        if before - budget.left > LARGE and debt and len(frames) == 1 and not self.has_read_ahead:
+        if before - budget.left > LARGE and debt and len(frames) == 1 and self.ahead is None:
             self._read_ahead(frames)
             return 0
         for some in (frames,) if given <= self.turns.piece else self.turns.pieces(frames):
@@ -161,19 +164,14 @@ class FrameIntake:
 
     def _read_ahead(self, frames: Sequence[Frame]) -> None:
         """Let the translator read a frame that waits in the transport: the link acts on it once it is shown again."""
-        step = self._receive_now(frames)
+        step = self.ahead = self._receive_now(frames)
 
         def receive(_frames: Sequence[Frame]) -> Step[Any]:
-            self._receive = self._receive_now
+            self._receive, self.ahead = self._receive_now, None
             return step
 
         self._receive = receive
         self.turns.wait(frames)
-
-    @property
-    def has_read_ahead(self) -> bool:
-        """True while the translator has read a frame on which the link has not acted."""
-        return self._receive is not self._receive_now
 
     def _receive_recorded(self, tap: Tap, frames: Sequence[Frame]) -> None:
         """Receive frames, and note for the recording what they lead to."""

@@ -51,7 +51,6 @@ Said = TypeVar("Said")
 
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
 CREDENTIAL_CHECK = 60.0  # seconds between two looks at its end: the clock may be set, and a machine may sleep
-AGAIN = 0.01  # seconds until a timer is looked at again that waits for a large frame
 LOOK = 1.0  # seconds between two looks whether it still reads
 COUNTED = 64  # work (units) of an item of a history whose messages are counted for an answer: 0.3 to 0.5 us
 FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it, and a client to close
@@ -345,8 +344,8 @@ class Link:
             self.end(CloseReason.PROTOCOL, fatal.code)
 
     def _on_alarm(self, alarm: Alarm[Any]) -> None:
-        if self.intake.has_read_ahead:  # the translator read that frame before: what it says comes first
-            self._alarm.start(AGAIN, partial(self._on_alarm, alarm))
+        if (ahead := self.intake.ahead) is not None:  # the translator read that frame before: what it says comes first
+            ahead.alarm = ahead.alarm or Alarm(0.0, alarm.callback)
             return
         try:
             self._apply(alarm.callback())
