@@ -17,7 +17,7 @@ extras          fields without a canonical place
 losses          counts of what could not be expressed
 errors          the two kinds of errors
 
-alike           the frames of pieces of text that came together
+alike           the frames of pieces of a text, which differ in the text and the time alone
 value_count     a limit on the JSON values of a message
 reflection      the types of structs
 handlers        tables of functions by the type of event that each handles

@@ -1,7 +1,8 @@
-"""Encode pieces of a text that were received together: their frames differ in the text alone.
+"""Encode pieces of a text, whose frames differ in the text and the time alone.
 
-So one of them is encoded, and its bytes around the text are joined with the text of each piece. That takes a third of
-the time of building and encoding a message for each. A pod has such short frames that it gains nothing.
+So one of them is encoded, and its bytes around the text are joined with the text of each piece. For pieces that came
+together, that takes a third of the time of building and encoding a message for each. For one that came alone, it takes
+two thirds. A pod has such short frames that it gains nothing for pieces that came together.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from msgspec import json
 
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta
+from dragoman.mappings.dialect import TextWriter
 
 TEXT = frozenset((TextDelta,))
 TEXT_AND_REASONING = frozenset((TextDelta, ReasoningDelta))
@@ -25,7 +27,10 @@ TIMES = (1_111_111_111_111_000_000, 1_222_222_222_222_000_000)  # ns, beside the
 Around = Sequence[Sequence[bytes]]
 """The strings around the text in frames that differ in text and time alone, in pieces around the time (ms)."""
 
-_encode_lines = json.Encoder().encode_lines
+_encode, _encode_lines = json.Encoder().encode, json.Encoder().encode_lines
+
+SAMPLES = [(mark, at, _encode(mark), _encode(at // 1_000_000)) for mark, at in zip(MARKS, TIMES, strict=True)]
+"""The marks and times, and both as they stand in frames."""
 
 
 def encode_alike(events: Sequence[Any], kinds: frozenset[type], encode: Callable[[Any], bytes]) -> list[bytes] | None:
@@ -47,12 +52,24 @@ def encode_alike(events: Sequence[Any], kinds: frozenset[type], encode: Callable
     return [text.join(around) for text in quoted]
 
 
-def strings_around(write: Callable[[str, int], list[bytes]]) -> Around | None:
+def strings_around(write: TextWriter) -> Around | None:
     """Return the strings around the text in the frames of a TextWriter; None if the frames differ in more than that."""
     found: list[Around] = []
-    for mark, at in zip(MARKS, TIMES, strict=True):
+    for mark, at, quoted, stamp in SAMPLES:
         frames = write(mark, at)
-        parts = frames[0].split(json.encode(mark)) if frames else []
-        found.append([part.split(b"%d" % (at // 1_000_000)) for part in parts])
+        found.append([part.split(stamp) for part in frames[0].split(quoted)] if frames else [])
     around, same = found
     return around if around == same and len(around) > 1 else None
+
+
+def writer_of(around: Around) -> TextWriter:
+    """Return the TextWriter whose frames have these strings around their text."""
+    parts = [b"".join(pieces) for pieces in around]
+    timed = [(place, pieces) for place, pieces in enumerate(around) if len(pieces) > 1]
+
+    def write(text: str, at: int) -> list[bytes]:
+        for place, pieces in timed:
+            parts[place] = _encode(at // 1_000_000).join(pieces)
+        return [_encode(text).join(parts)]
+
+    return write

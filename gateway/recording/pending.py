@@ -32,7 +32,7 @@ from dragoman.gateway.recording.format import (
     in_steps,
     readable,
 )
-from dragoman.mappings.alike import Around
+from dragoman.mappings.alike import Around, writer_of
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
@@ -299,8 +299,9 @@ class TextRun(Struct, eq=False):
         around = self.around.get(point)
         if around is None:
             return column
+        write = writer_of(around)
         return [
-            frame if frame is not None else _joined(around, text, at)
+            frame if frame is not None else write(text, at)[0]
             for frame, text, at in zip(column, self.column(TEXT), self.column(AT), strict=True)
         ]
 
@@ -439,12 +440,6 @@ def _samples(quoted: Sequence[bytes]) -> list[int]:
     """Return the numbers of a few long and different texts, which rarely stand in a frame by chance."""
     different = {text: number for number, text in enumerate(quoted[:SAMPLE])}
     return [different[text] for text in sorted(different, key=len)[-LONGEST:]]
-
-
-def _joined(around: Around, text: str, at: int) -> bytes:
-    """Return the frame with a text and the time `at` (ns) that has these strings around them."""
-    stamp = b"%d" % (at // 1_000_000)
-    return msgspec.json.encode(text).join([stamp.join(pieces) for pieces in around])
 
 
 def _are_kept_joined(

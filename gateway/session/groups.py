@@ -10,7 +10,7 @@ from operator import attrgetter
 from dragoman.gateway.observability.traffic import timed_writer
 from dragoman.gateway.session.attachments import Attachment, DeliveryContext, Group
 from dragoman.gateway.session.text_stream import TextStream, TextTarget
-from dragoman.mappings.alike import strings_around
+from dragoman.mappings.alike import strings_around, writer_of
 from dragoman.mappings.canonical import OpenTurn
 from dragoman.mappings.dialect import DeltaType, StreamedBlock
 
@@ -40,7 +40,9 @@ class Groups:
             write = group.projection.text_writer(delta)
             if write is None:
                 return
-            around = strings_around(write) if self._context.recorder is not None else None
+            around = strings_around(write)
+            if around is not None:
+                write = writer_of(around)
             if ledger.times:
                 write = timed_writer(write, ledger.traffic_of(group.dialect.name, "client"))
             links = [member.link for member in group.members]

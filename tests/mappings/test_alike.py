@@ -8,7 +8,7 @@ import pytest
 from msgspec import json
 
 from dragoman.gateway import registry
-from dragoman.mappings.alike import LONGEST, MANY, MARKS, TEXT, encode_alike, strings_around
+from dragoman.mappings.alike import LONGEST, MANY, MARKS, TEXT, encode_alike, strings_around, writer_of
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import ModelTurnStarted, ReasoningDelta, TextDelta, TurnAccepted
 from tests.mappings.test_text_writer import AT, TEXTS, batch
@@ -57,9 +57,11 @@ def test_the_strings_around_a_text_are_those_in_each_frame_of_its_writer(dialect
         assert around is None, "the time is not in ms, or a mark is an id as well"
         return
     assert around is not None
-    time = b"%d" % (AT // 1_000_000)
+    time, joined = b"%d" % (AT // 1_000_000), writer_of(around)
     for text in TEXTS[:-1]:
-        assert write(text, AT) == [json.encode(text).join([time.join(pieces) for pieces in around])]
+        frames = [json.encode(text).join([time.join(pieces) for pieces in around])]
+        assert write(text, AT) == joined(text, AT) == frames
+    assert joined("later", 2 * AT) == write("later", 2 * AT)
 
 
 @pytest.mark.parametrize("frames", [[], [b"no text"]])
