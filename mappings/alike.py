@@ -20,8 +20,12 @@ TEXT_AND_REASONING = frozenset((TextDelta, ReasoningDelta))
 
 MANY = 8  # pieces from which on it takes less time in every dialect: with fewer, nobody needs to ask
 LONGEST = 64_000  # characters: no dialect has to split such a text
-MARKS = ("first mark", "second mark")
-"""Texts that stand for those of the pieces. Two frames show whether a peer sends one of them elsewhere, as an id."""
+ESCAPED = '"\\/<&>\t\x00\x7f\u00e9\u2028\U0001f600'
+MARKS = (f"first mark {ESCAPED}", f"second mark {ESCAPED}")
+"""Texts that stand for those of the pieces. Two frames show whether a peer sends one of them elsewhere, as an id.
+
+A dialect that escapes one of their characters in another way has other frames.
+"""
 TIMES = (1_111_111_111_111_000_000, 1_222_222_222_222_000_000)  # ns, beside the marks
 
 Around = Sequence[Sequence[bytes]]
@@ -57,7 +61,7 @@ def strings_around(write: TextWriter) -> Around | None:
     found: list[Around] = []
     for mark, at, quoted, stamp in SAMPLES:
         frames = write(mark, at)
-        found.append([part.split(stamp) for part in frames[0].split(quoted)] if frames else [])
+        found.append([part.split(stamp) for part in frames[0].split(quoted)] if len(frames) == 1 else [])
     around, same = found
     return around if around == same and len(around) > 1 else None
 

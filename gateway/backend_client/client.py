@@ -33,11 +33,12 @@ from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.errors import ConfigError, first_error
+from dragoman.mappings.errors import ConfigError, DragomanError, first_error
 
 ROUTE = "client"
 OPEN_DEADLINE = 15.0  # seconds: above Limits.open_deadline, so that the gateway's own error comes first
 DRAIN = 1.0  # seconds for the gateway to end what is open
+START = 30.0  # seconds until its app must be ready
 JOIN = 5.0  # seconds for its thread to end: a child gets a few to exit
 QUEUE = 1024  # events that the caller has not taken: a screenful, many times over
 
@@ -63,7 +64,8 @@ class AppThread:
 
     def __enter__(self) -> AppThread:
         start_thread(self._thread)
-        self._started.wait()
+        if not self._started.wait(START):
+            self._failed(DragomanError(f"the gateway was not ready within {START:g} s"))
         return self
 
     def __exit__(self, *_error: object) -> None:

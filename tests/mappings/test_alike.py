@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
@@ -40,7 +41,7 @@ def test_pieces_that_came_together_are_written_as_each_by_itself(
 )
 def test_only_pieces_of_one_type_with_short_texts_are_alike(other: Event) -> None:
     pieces: list[Event] = [TextDelta(text="a")] * MANY
-    assert encode_alike(pieces, TEXT, lambda piece: b'<"%b">' % piece.text.encode()) == [b'<"a">'] * MANY
+    assert encode_alike(pieces, TEXT, lambda piece: b"<%b>" % json.encode(piece.text)) == [b'<"a">'] * MANY
     assert encode_alike([*pieces, other], TEXT, lambda _piece: b"") is None
     assert encode_alike([ReasoningDelta(text="r")] * MANY, TEXT, lambda _piece: b"") is None
 
@@ -67,3 +68,13 @@ def test_the_strings_around_a_text_are_those_in_each_frame_of_its_writer(dialect
 @pytest.mark.parametrize("frames", [[], [b"no text"]])
 def test_frames_without_the_text_have_no_strings_around_it(frames: list[bytes]) -> None:
     assert strings_around(lambda _text, _at: frames) is None
+
+
+@pytest.mark.parametrize("escape", [str, lambda text: json.encode(text).replace(b"<", b"\\u003c").decode()])
+def test_frames_that_escape_a_character_in_another_way_have_no_strings_around_it(escape: Callable[[str], str]) -> None:
+    assert strings_around(lambda text, _at: [escape(text).encode()]) is None
+
+
+def test_a_text_in_two_frames_has_no_strings_around_it() -> None:
+    assert strings_around(lambda text, _at: [json.encode(text)]) is not None
+    assert strings_around(lambda text, _at: [json.encode(text), b"{}"]) is None
