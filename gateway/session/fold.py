@@ -255,7 +255,7 @@ def _ended(state: SessionState, event: events.TurnEnded) -> None:
         return
     state.turn = None
     state.cut_off = turn.id if event.failure is not None and event.failure.cause == "upstream_lost" else ""
-    if event.text and not turn.leaves_out(event.text):
+    if event.text and event.text != turn.text() and not turn.leaves_out(event.text):
         turn.correct_text(event.text)
     if event.end == "rolled_back" or _was_not_begun(turn, event):
         _take_back(state)
