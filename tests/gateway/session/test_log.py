@@ -18,6 +18,7 @@ from dragoman.gateway.session.log import (
     join_pieces,
     stream_of,
     stream_of_all,
+    with_content,
 )
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import (
@@ -32,6 +33,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Origin
 
 OURS = Origin(link="smooth-1", request="r1")
+PIECES = (TextDelta(text="x"), ReasoningDelta(text="x"), ToolCallArguments(json="x"), ToolOutputDelta(text="x"))
 
 
 def log_of(log_max: int = 100, log_bytes: int = 100) -> Log:
@@ -174,15 +176,25 @@ def test_every_suffix_of_a_merged_log_says_what_the_whole_log_sends(
             assert told(merged, cursor, limit) == told(whole, cursor)
 
 
-@pytest.mark.parametrize(
-    "piece", [TextDelta(text="x"), ReasoningDelta(text="x"), ToolCallArguments(json="x"), ToolOutputDelta(text="x")]
-)
+@pytest.mark.parametrize("piece", PIECES)
 def test_pieces_of_one_stream_are_never_dropped_for_their_number(piece: Event) -> None:
     log = log_of(log_max=100, log_bytes=1 << 20)
     for _ in range(2_000):
         append(log, piece)
     assert log.reaches(0)
     assert told(log, 0) == [("t1", stream_of(piece), "x" * 2_000)]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_cursor_inside_a_merged_run_leads_to_exactly_the_rest_of_its_text(piece: Event) -> None:
+    log = log_of(log_max=40, log_bytes=1 << 20)
+    texts = [f"{number} " for number in range(300)]
+    for text in texts:
+        append(log, with_content(piece, text))
+    ((_, kept),) = numbers(log, limit=len(texts))
+    assert kept < len(texts) // 2, "most pieces are merged"
+    for cursor in range(len(texts)):
+        assert told(log, cursor) == [("t1", stream_of(piece), "".join(texts[cursor:]))]
 
 
 def test_a_slice_looks_at_no_more_of_a_long_log_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
