@@ -130,15 +130,17 @@ def test_a_log_may_be_shortened_while_it_is_delivered() -> None:
 
 # -- merged ----------------------------------------------------------------------------------------------
 
+TEXT = st.builds(TextDelta, text=st.text("abc", max_size=3))
 EVENTS = st.one_of(
-    st.builds(TextDelta, text=st.text("abc", max_size=3)),
+    TEXT,
     st.builds(ReasoningDelta, text=st.text("abc", max_size=3)),
     st.builds(ToolCallArguments, json=st.text("12", max_size=3), call=st.sampled_from("ab"), done=st.booleans()),
     st.builds(ToolOutputDelta, text=st.text("xy", max_size=3), call=st.sampled_from("ab")),
     st.builds(QuestionAsked, text=st.just("?")),
     st.just(Heartbeat()),
 )
-STEPS = st.lists(st.tuples(st.lists(EVENTS, min_size=1, max_size=4), st.sampled_from(["t1", "t2"])), max_size=40)
+BATCHES = st.lists(EVENTS, min_size=1, max_size=4) | st.lists(TEXT, min_size=4, max_size=8)  # the latter are merged
+STEPS = st.lists(st.tuples(BATCHES, st.sampled_from(["t1", "t2"])), max_size=40)
 
 
 Told = tuple[str, Stream | Event, str]
@@ -163,7 +165,7 @@ def told(log: Log, cursor: int, limit: int = 1 << 20) -> list[Told]:
     return result
 
 
-@given(steps=STEPS, log_max=st.integers(2, 12), limit=st.integers(1, 20))
+@given(steps=STEPS, log_max=st.integers(2, 40), limit=st.integers(1, 20))
 def test_every_suffix_of_a_merged_log_says_what_the_whole_log_sends(
     steps: list[tuple[list[Event], str]], log_max: int, limit: int
 ) -> None:
