@@ -61,7 +61,6 @@ class FrameIntake:
         "_outbox",
         "_over",
         "_queue",
-        "_rates",
         "_read_text",
         "_receive",
         "_receive_now",
@@ -96,7 +95,6 @@ class FrameIntake:
         else:
             self._unchecked, self._each = sys.maxsize, EVENT
             self.turns = Turns(services.queue, transport.resume, each=EVENT)
-        self._rates = ClientRates(services.limits, services.monotonic) if peer.limited else None
         self._receive_now, self._text_reader = timed_reading(translator, peer.traffic)
         self._receive = self._receive_now
         self._queue, self._budget, self._ledger = services.queue, services.queue.budget, services.ledger
@@ -111,15 +109,23 @@ class FrameIntake:
         self._add_text: TextSink | None = None
         self._read_text: TextReader = _read_nothing
 
-    def sink(self, act: Act, faults: FaultLog, refuse: Callable[[PeerErrorCode, str], None]) -> Sink:
+    def sink(
+        self, services: Services, act: Act, faults: FaultLog, refuse: Callable[[PeerErrorCode, str], None]
+    ) -> Sink:
         """Return the sink for the frames of the transport. `act` is referred to until `close` is called.
 
-        `refuse` is called if a client sends too many messages or faults in a time.
+        `refuse` is called if a client sends too many messages or faults in a time. Its pings and pongs count as
+        messages, too: they are read and answered.
         """
-        rates, self._rates = self._rates, None  # the transport refers to it while it reads: no cycle is left
         self._act = act
         hear = counted_sink(self._hear, self._traffic)
-        return rates.limited(self._transport, hear, faults, refuse) if rates else hear
+        if not self.is_limited:
+            return hear
+        rates = ClientRates(services, hear, faults, refuse)
+        watch_pings = getattr(self._transport, "watch_pings", None)  # only a WebSocket has them
+        if watch_pings is not None:
+            watch_pings(rates.count)
+        return rates.take
 
     def _hear(self, frames: Sequence[Frame]) -> int:  # noqa: C901  # each frame would pay for a further call
         """Act on frames in the call that read them; return how many were taken. The others wait in the transport."""

@@ -185,9 +185,9 @@ class Link:
             try:
                 begin(self)
                 async with self._reading:
+                    sink = self.intake.sink(self._services, self._apply, self._faults, self._refuse)
                     # A refused peer may have written: closing with that unread would drop our last frames.
-                    sink = self.intake.sink(self._apply, self._faults, self._refuse) if not self._ended else None
-                    await (self._transport.run(sink) if sink is not None else asyncio.sleep(0))
+                    await (asyncio.sleep(0) if self._ended else self._transport.run(sink))
                     if not self._ended:
                         self.answered = Flag()
                         await _last_answers(self.answered, self._translator, self._transport)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from dragoman.adapters.base import Sink, Transport
+from dragoman.adapters.base import Sink
 from dragoman.adapters.inbound import memory
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
@@ -25,6 +25,7 @@ from dragoman.gateway.overload.descriptors import descriptor_shortage
 from dragoman.gateway.overload.fair_queue import QUANTUM
 from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.overload.rates import TokenBucket
+from dragoman.gateway.services import Services
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.dialect import HEAD, Dialect, Frame, Oversize, Parts
 from dragoman.mappings.errors import PeerError, PeerErrorCode
@@ -123,38 +124,26 @@ def _rate_of(limits: Limits) -> tuple[float, float]:
 
 
 class ClientRates:
-    """The messages and faults of one client in a time."""
+    """The messages and faults of one client in a time: calls `refuse` if there were too many of them."""
 
     __slots__ = ("_fault_log", "_faults", "_hear", "_messages", "_refuse", "_total")
 
-    _hear: Sink
-    _fault_log: FaultLog
-    _refuse: Callable[[PeerErrorCode, str], None]
-
-    def __init__(self, limits: Limits, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, services: Services, hear: Sink, fault_log: FaultLog, refuse: Callable[[PeerErrorCode, str], None]
+    ) -> None:
+        limits, clock = services.limits, services.monotonic
         self._messages = TokenBucket(limits.message_rate, limits.message_burst, clock)
         self._faults = TokenBucket(limits.fault_rate, limits.fault_burst, clock)
+        self._hear, self._fault_log, self._refuse = hear, fault_log, refuse
         self._total = 0  # faults that were counted
 
-    def limited(
-        self, transport: Transport, hear: Sink, faults: FaultLog, refuse: Callable[[PeerErrorCode, str], None]
-    ) -> Sink:
-        """Return a sink that acts on frames like `hear`, and calls `refuse` if there were too many in a time.
-
-        The pings and pongs of the transport's peer count as messages too: it answers and reads them.
-        """
-        self._hear, self._fault_log, self._refuse = hear, faults, refuse
-        watch_pings = getattr(transport, "watch_pings", None)  # only a WebSocket has them
-        if watch_pings is not None:
-            watch_pings(self._count)
-        return self._take
-
-    def _take(self, frames: Sequence[Frame]) -> int:
+    def take(self, frames: Sequence[Frame]) -> int:
+        """Act on frames like `hear`, and count those that it takes."""
         taken = self._hear(frames)
-        self._count(taken)
+        self.count(taken)
         return taken
 
-    def _count(self, messages: int) -> None:
+    def count(self, messages: int) -> None:
         """Count further messages, and the faults since the last ones; refuse the peer if there were too many."""
         total = self._fault_log.total
         faults, self._total = total - self._total, total

@@ -55,7 +55,7 @@ class Received:
         peer = Peer(id="l1", dialect=DIALECT, limited=limited)
         self.intake = FrameIntake(peer, transport, Told(), given, self.outbox, None, lambda _frames: True)
         faults = FaultLog("smooth", weakref.proxy(self), self.ledger.counters, given.monotonic)
-        self.sink = self.intake.sink(self.act, faults, lambda _code, _text: None)
+        self.sink = self.intake.sink(given, self.act, faults, lambda _code, _text: None)
 
     def act(self, step: Step[Any]) -> None:
         self.items += [item for burst in step.bursts for item in burst.items]
