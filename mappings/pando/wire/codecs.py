@@ -135,7 +135,7 @@ class Shared:
         """
         if not frame.isascii():
             frame.decode()
-        check_depth(frame.rpartition(b"\0")[2], MAX_DEPTH)
+        check_depth(frame, MAX_DEPTH)  # a topic in front has no brackets
 
 
 class Events(Shared):
