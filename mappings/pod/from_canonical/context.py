@@ -5,22 +5,26 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dragoman.mappings.losses import Losses
+from dragoman.mappings.pod.wire.values import U64_MAX
 
 
 class Counter(Struct):
-    """A counter for an index that other dialects do not send; it continues after the last index that a pod sent."""
+    """A counter for an index that other dialects do not send; it continues after the last index that a pod sent.
+
+    An index is at most U64_MAX, above which no pod client reads it: a pod may have sent that number.
+    """
 
     last: int = -1
 
     def begin(self, index: int | None) -> int:
         """Return the index of the turn or call that begins now."""
-        self.last = self.last + 1 if index is None else index
+        self.last = min(self.last + 1 if index is None else index, U64_MAX)
         return self.last
 
     def current(self, index: int | None) -> int:
         """Return the index of the open turn or call."""
         if index is not None:
-            self.last = index
+            self.last = min(index, U64_MAX)
         return max(self.last, 0)
 
 

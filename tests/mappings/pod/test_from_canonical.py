@@ -235,6 +235,11 @@ def test_a_made_rotation_has_the_id_of_the_pods_own_conversation() -> None:
 # -- context ---------------------------------------------------------------------------------------------
 
 
+def test_a_counter_stops_at_the_largest_index_that_a_pod_may_send() -> None:
+    counter, most = Counter(), (1 << 64) - 1
+    assert [counter.begin(most), counter.begin(None), counter.begin(most + 1), counter.current(most + 1)] == [most] * 4
+
+
 def test_a_counter_continues_after_the_last_index_received() -> None:
     counter = Counter()
     assert [counter.begin(None), counter.begin(7), counter.begin(None)] == [0, 7, 8]
