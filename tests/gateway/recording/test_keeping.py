@@ -3,6 +3,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from dragoman.gateway.recording import keeping
-from dragoman.gateway.recording.keeping import compress, left_files, lock, sweep, sync_file_system
+from dragoman.gateway.recording.keeping import Keeper, compress, left_files, lock, sweep, sync_file_system
+from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
 from tests.gateway.recording.lines import PLAIN, numbered, written
 
@@ -142,6 +144,25 @@ def test_a_file_that_cannot_be_deleted_is_reported_and_newer_ones_are_deleted(
         sweep(tmp_path, structs.replace(PLAIN, keep_count=3))
     assert names(tmp_path) == {"a", "3", "4"}
     assert logs[0]["cause"] == f"{undeletable}: Operation not permitted"
+
+
+def test_a_look_that_fails_is_not_repeated_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_folder: Path) -> list[Path]:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    def work() -> None:
+        for _ in range(9):
+            if keeper.busy:
+                keeper.step()
+
+    keeper = Keeper(Folder(tmp_path), structs.replace(PLAIN, keep_age=100))
+    work()
+    later = time.monotonic() + 101
+    monkeypatch.setattr("time.monotonic", lambda: later)
+    monkeypatch.setattr(keeping, "_recordings_in", refuse)
+    with capture_logs() as logs:
+        work()
+    assert [line["cause"] for line in logs] == ["Permission denied"]
 
 
 def test_the_newest_files_are_kept(tmp_path: Path) -> None:
