@@ -79,18 +79,25 @@ def _added(event: HistorySnapshot, state: SessionState, new_id: NewId) -> Histor
     summary = (event.runs[0].first if event.runs else len(event.items)) if event.compacted else 0
     told = event.items[summary:]
     # The input of the first run may stand at the end of the summary.
-    known = _without_cut_off(state, told) if event.status == "running" else state.transcript
-    items = Addition(known, new_id).of(whole_runs(told) if event.rotated else told)
+    known = without_cut_off(state, told) if event.status == "running" else None
+    items = Addition(known or state.transcript, new_id).of(whole_runs(told) if event.rotated else told)
     return structs.replace(event, items=tuple(items), summed_up=reach(items, told) if event.compacted else 0)
 
 
-def _without_cut_off(state: SessionState, told: Sequence[Item]) -> list[Item]:
-    """Return the transcript without what was heard of the last turn, if its run goes on: the run is told again."""
-    heard = [item for item in state.transcript if state.cut_off and item.turn == state.cut_off]
+def without_cut_off(state: SessionState, told: Sequence[Item]) -> list[Item] | None:
+    """Return the transcript without what was heard of the last turn, if it failed with its connection and `told` ends
+    with its input: its run may go on. Return None if there is no such turn.
+
+    The input stays once: an equal one in `told` takes its place if it is in the transcript, too.
+    """
+    if not state.cut_off:
+        return None
+    first = next((item for item in state.transcript if item.turn == state.cut_off), None)
     asked = next((item for item in reversed(told) if is_said(item, "user")), None)
-    if not heard or asked is None or not _same(heard[0], asked):
-        return state.transcript
-    return [item for item in state.transcript if item is heard[0] or item.turn != state.cut_off]
+    if first is None or asked is None or not _same(first, asked):
+        return None
+    kept = asked if told is state.transcript else first
+    return [item for item in state.transcript if item is kept or item.turn != state.cut_off]
 
 
 class _Prefix:

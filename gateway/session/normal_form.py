@@ -27,14 +27,14 @@ from dragoman.gateway.session.addition import add_listed
 from dragoman.gateway.session.content import Content
 from dragoman.gateway.session.end_form import EndForm
 from dragoman.gateway.session.fold import take_back_ended
-from dragoman.gateway.session.history import renew, without_unstored
+from dragoman.gateway.session.history import renew, without_cut_off, without_unstored
 from dragoman.gateway.session.question_form import Given, QuestionForm
 from dragoman.gateway.session.runs import Run, Runs
 from dragoman.gateway.session.stored_messages import fold_in
 from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.mappings.canonical import Event, SessionState, events
 from dragoman.mappings.canonical.state import Question
-from dragoman.mappings.canonical.values import End, Failure, Message, Origin
+from dragoman.mappings.canonical.values import End, Failure, Message, Origin, is_said
 from dragoman.mappings.dialect import NewId
 from dragoman.mappings.handlers import Handlers, handler
 
@@ -221,6 +221,8 @@ class NormalForm:
         is_settled = self._state.fresh == len(known) if is_list else not event.rotated
         if known and self._state.turn is None and is_settled:
             renewed = without_unstored(renewed, event.items)
+        if not is_list or (without_cut_off(self._state, event.items) and is_said(event.items[-1], "assistant")):
+            self._state.cut_off = ""  # the history has its run: a further one is another
         if not is_list or [*renewed.items] != known:
             self._runs.emit(renewed)
 

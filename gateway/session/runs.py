@@ -9,9 +9,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dragoman.gateway.session.fold import FOLD, FOLD_IN_TURN
+from dragoman.gateway.session.history import without_cut_off
 from dragoman.gateway.session.turn_states import Trigger, TurnStates
 from dragoman.mappings.canonical import Event, OpenTurn, SessionState
-from dragoman.mappings.canonical.events import Gap, ModelTurnStarted, StatusChanged, TurnEnded
+from dragoman.mappings.canonical.events import Gap, HistorySnapshot, ModelTurnStarted, StatusChanged, TurnEnded
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Loss, NewId
 
@@ -85,9 +86,15 @@ class Runs:
         return turn
 
     def require_turn(self) -> OpenTurn:
-        """Return the open turn; content that comes without one opens one of the backend's own (3.17)."""
+        """Return the open turn; content that comes without one opens one of the backend's own (3.17).
+
+        That may be the rest of a run whose turn failed with its connection (docs/translation.md, rule 4.10).
+        """
         turn = self.state.turn
         if turn is None:
+            others = without_cut_off(self.state, self.state.transcript)
+            if others is not None:
+                self.emit(HistorySnapshot(items=tuple(others)))
             turn = self.open_turn(Origin())
             self.say_running()
         return turn

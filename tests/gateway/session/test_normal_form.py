@@ -32,7 +32,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
     TurnResult,
 )
-from dragoman.mappings.canonical.values import Failure, Message, Text
+from dragoman.mappings.canonical.values import Failure, Message, Role, Text
 from tests.gateway.session.hand_fed import FORM, MAY_I, OURS, NormalFormHarness, accepted, asked, kinds
 
 
@@ -69,6 +69,31 @@ def test_the_list_of_a_store_only_adds_to_what_the_session_knows() -> None:
     assert session.feed(HistorySnapshot(items=(known,))) == []
     session.feed(HistorySnapshot(items=(Message(role="assistant", text="of an unknown input", id="a"), new)))
     assert [item.text for item in session.state.transcript if isinstance(item, Message)] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "told", "texts"),
+    [
+        ((), ("hi",), ["hi", "some text"]),
+        (("hi",), (), ["hi", "some text"]),
+        (("hi", "some text"), ("hi",), ["hi", "some text", "hi", "text"]),
+    ],
+    ids=["its input is told again", "its input is stored", "its run has ended, and another client says the same"],
+)
+def test_a_run_that_goes_on_after_its_turn_failed_with_its_connection_stands_once(
+    stored: tuple[str, ...], told: tuple[str, ...], texts: list[str]
+) -> None:
+    """A pando tells the history, perhaps an input that has no answer yet, and then the rest of the run."""
+    session = accepted()
+    session.feed(TextDelta(text="some "))
+    session.take_runs(session.form.cut("failed", Failure(cause="upstream_lost", text="gone"), 9))
+    before = [Message(role="user", text="before"), Message(role="assistant", text="answer")]
+    roles: tuple[Role, Role] = ("user", "assistant")
+    known = [Message(role=role, text=text) for role, text in zip(roles, stored, strict=False)]
+    session.feed(HistorySnapshot(items=(*before, *known)))
+    session.feed(*[MessageAppended(message=Message(role="user", text=text)) for text in told])
+    session.feed(TextDelta(text="text"), TurnEnded(end="completed", text=texts[-1]))
+    assert [message.text for message in session.state.messages()] == ["before", "answer", *texts]
 
 
 def test_a_list_that_was_read_before_a_new_input_does_not_take_it_back() -> None:
