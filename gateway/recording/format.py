@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from itertools import count, groupby, islice
+from itertools import chain, count, groupby, islice
 from typing import Annotated, Literal
 
 import msgspec
@@ -471,8 +471,8 @@ def _unfolded_size(step: StepLine) -> int:
     texts = step.events[0].texts
     length, size = len("".join(texts)), 0  # a third of the time of a sum of lengths
     for frame in step.frames:
-        for part in frame.around:
-            size += length + (sum(map(len, part)) + TIME_MAX * len(part)) * len(texts)
+        pieces = [*chain.from_iterable(frame.around)]
+        size += length * len(frame.around) + (len("".join(pieces)) + TIME_MAX * len(pieces)) * len(texts)
     return size
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate, chain, compress, repeat, takewhile
+from itertools import chain, compress, repeat, takewhile
 from operator import floordiv
 from typing import Any, NamedTuple, get_args
 
@@ -132,7 +132,7 @@ class PendingSteps:
         characters = len("".join(texts))
         self._add_run(run)
         self.searched += characters
-        self.count += len(texts) * (1 + run.width - FRAMES)
+        self.count += len(texts) * (1 + len(run.common.tapped))
         self._size += characters + size
 
     def _add_run(self, run: TextRun) -> None:
@@ -227,7 +227,7 @@ KNOWN_MAX = 64  # tap points whose last text is known: links of clients come and
 SLICE = 256  # frames that are compared at once: they fit the processor's cache
 SAMPLE, LONGEST = 16, 3  # texts of which the longest are looked for in their frames
 
-KnownAround = dict[TapPoint, tuple[Around, list[list[str]]]]
+KnownAround = dict[TapPoint, tuple[Around, FrameLine]]
 """The strings around the last text of each tap point, in pieces around its time: as bytes, and as they are written."""
 
 _encode_lines = msgspec.json.Encoder().encode_lines
@@ -387,32 +387,32 @@ def _step_with_rounds(run: TextRun, known: KnownAround) -> StepLine | None:
     times, positions, ats, said, *taps = run.columns()
     is_lone = {str}.issuperset(map(type, said))
     counts = [1] * len(said) if is_lone else [1 if type(some) is str else len(some) for some in said]
-    if positions != list(accumulate(counts[:-1], initial=positions[0])):
+    if positions[-1] + counts[-1] - positions[0] != sum(counts):  # other events lie between: the log never goes back
         return None
     if len(set(tapped)) < len(tapped):  # one link was told of it twice
         return None
     texts: list[str] = said if is_lone else _flat(said, counts)
     try:
-        quoted = _encode_lines(texts)[:-1].split(b"\n")  # JSON has no newline in a text
         lines: list[FrameLine] = []
         for point, column in zip(tapped, taps, strict=True):
             if (point.dir == "send") is (len(lines) < place):
                 return None
-            pieces, around = known.get(point, ((), []))
+            pieces, line = known.get(point, ((), None))
             found = run.around.get(point)
             if found is None:
                 frames = column if is_lone else _flat(column, counts)
-                found = _around_all(frames, pieces, quoted, ats, counts)
+                found = _around_all(frames, pieces, texts, ats, counts)
             elif not _are_kept_joined(column, found, said, ats, counts):
                 return None
             if found is None:
                 return None
-            if found is not pieces:
+            if line is None or found is not pieces:
                 around = [[piece.decode() for piece in part] for part in found]
+                line = FrameLine(link=point.link, dir=point.dir, dialect=point.dialect, around=around)
                 if len(known) >= KNOWN_MAX:
                     known.clear()
-                known[point] = found, around
-            lines.append(FrameLine(link=point.link, dir=point.dir, dialect=point.dialect, around=around))
+                known[point] = found, line
+            lines.append(line)
     except (UnicodeDecodeError, TypeError):  # what stands around the text is no UTF-8, or a frame has no bytes
         return None
     event = kind(text="") if call is None else ToolOutputDelta(text="", call=call)
@@ -438,7 +438,7 @@ def _stamps(ats: Sequence[int], counts: Sequence[int]) -> list[bytes]:
 
 def _samples(quoted: Sequence[bytes]) -> list[int]:
     """Return the numbers of a few long and different texts, which rarely stand in a frame by chance."""
-    different = {text: number for number, text in enumerate(quoted[:SAMPLE])}
+    different = {text: number for number, text in enumerate(quoted)}
     return [different[text] for text in sorted(different, key=len)[-LONGEST:]]
 
 
@@ -450,24 +450,23 @@ def _are_kept_joined(
         return True
     kept = [cell is not None for cell in column]
     some = [*compress(counts, kept)]
-    quoted = _encode_lines(_flat([*compress(said, kept)], some))[:-1].split(b"\n")
-    return _are_joined(_flat([*compress(column, kept)], some), around, quoted, [*compress(ats, kept)], some)
+    texts, frames = (_flat([*compress(cells, kept)], some) for cells in (said, column))
+    return _are_joined(frames, around, texts, [*compress(ats, kept)], some)
 
 
 def _around_all(
-    frames: Sequence[Any], known: Around, quoted: Sequence[bytes], ats: Sequence[int], counts: Sequence[int]
+    frames: Sequence[Any], known: Around, texts: Sequence[str], ats: Sequence[int], counts: Sequence[int]
 ) -> Around | None:
     """Return the strings around the text of all frames: the `known` ones, or else others; None if they differ."""
-    if known and _are_joined(frames, known, quoted, ats, counts):
+    if known and _are_joined(frames, known, texts, ats, counts):
         return known
-    found = _around(frames, quoted, ats, counts) if {bytes}.issuperset(map(type, frames)) else None
-    return found if found is not None and _are_joined(frames, found, quoted, ats, counts) else None
+    found = _around(frames, texts, ats, counts) if {bytes}.issuperset(map(type, frames)) else None
+    return found if found is not None and _are_joined(frames, found, texts, ats, counts) else None
 
 
-def _around(
-    frames: Sequence[bytes], quoted: Sequence[bytes], ats: Sequence[int], counts: Sequence[int]
-) -> Around | None:
+def _around(frames: Sequence[bytes], texts: Sequence[str], ats: Sequence[int], counts: Sequence[int]) -> Around | None:
     """Return the strings around the text of one of the frames, in pieces around its time; None if it has no text."""
+    quoted = _encode_lines(texts[:SAMPLE]).split(b"\n")[:-1]
     # A text that stands by chance elsewhere in its frame cuts it into more parts than other texts cut theirs.
     number = min(_samples(quoted), key=lambda number: frames[number].count(quoted[number]))
     parts = frames[number].split(quoted[number])
@@ -478,31 +477,27 @@ def _around(
 
 
 def _are_joined(
-    frames: Sequence[bytes],
-    around: Around,
-    quoted: Sequence[bytes],
-    ats: Sequence[int],
-    counts: Sequence[int],
+    frames: Sequence[bytes], around: Around, texts: Sequence[str], ats: Sequence[int], counts: Sequence[int]
 ) -> bool:
     """Return True if each frame is its text joined by these strings, which are in pieces around its time."""
-    stamps = _stamps(ats, counts) if max(map(len, around)) > 1 else [b""]
-    fixed: list[bytes] = []
-    slots: list[Sequence[bytes]] = []
-    for pieces in around:
-        if stamps[0] == stamps[-1]:
-            slots.append(quoted)
-            fixed.append(stamps[0].join(pieces))
-        else:
-            slots += [quoted, *([stamps] * (len(pieces) - 1))]
-            fixed += pieces
-    first, *others, last = fixed
+    stamps = _stamps(ats, counts) if max(map(len, around)) > 1 else []
+    if stamps and stamps[0] == stamps[-1]:  # as in bulk
+        around = [[stamps[0].join(pieces)] for pieces in around]
+    first, *others, last = chain.from_iterable(around)
     row = [b""] * (2 * len(others) + 2)
     row[1::2] = [*others, last + b"\n" + first]
+    before = [number > 0 for pieces in around for number in range(len(pieces))][1:] if others else []  # True: the time
     for at in range(0, len(frames), SLICE):  # the frames of a slice are made together, because there are very many
-        made = row * len(frames[at : at + SLICE])
-        for place, values in enumerate(slots[1:]):
-            made[2 * place :: len(row)] = values[at : at + SLICE]
-        made[-1] = last
-        if b"\n".join(frames[at : at + SLICE]) != first + b"".join(made):
+        end = at + SLICE
+        quoted = _encode_lines(texts[at:end])[:-1]  # JSON has no newline in a text
+        if others:
+            made, columns = row * len(frames[at:end]), (quoted.split(b"\n"), stamps[at:end])
+            for place, number in enumerate(before):
+                made[2 * place :: len(row)] = columns[number]
+            made[-1] = b""
+            joined = b"".join(made)
+        else:  # nothing but one text, as most backends send it
+            joined = quoted.replace(b"\n", row[-1])
+        if b"\n".join(frames[at:end]) != first + joined + last:
             return False
     return True

@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from operator import lt
 from typing import Any
 
 from msgspec import Struct, structs
@@ -200,7 +199,7 @@ class SessionRecorder:
         run, size = TextRun(self._texts_common, self.texts, self._texts_around), self.texts_size
         self.texts, self.texts_size = [], 0
         times = [(now - self._start) // 1000 for now in run.column(TIME)]
-        if times[0] <= self._t or not all(map(lt, times, times[1:])):  # no two steps have one time
+        if times[0] <= self._t or len({*times}) < len(times):  # no two steps have one time; the clock never goes back
             times = [*accumulate(times, lambda before, t: max(before + 1, t), initial=self._t)][1:]
         run.set_times(times)
         self._t = times[-1]
