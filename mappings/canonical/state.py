@@ -51,7 +51,7 @@ from dragoman.mappings.canonical.values import (
 
 ALERTS_KEPT = 64  # docs/translation.md, rule 3.14: replayed to late joiners; the oldest are dropped
 ALERTS_SIZE = 64 * 1024  # characters of them
-_WORD = re.compile(r"\w+")
+_TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, or a sign beside one
 
 
 class Batch(Struct, frozen=True, kw_only=True, gc=False):
@@ -169,12 +169,12 @@ class OpenTurn(Struct, kw_only=True):
         return "".join(parts)
 
     def leaves_out(self, text: str) -> bool:
-        """Return True if `text` lacks words inside the visible text, and has the others in their order."""
+        """Return True if `text` lacks words or signs of the visible text, and has the others in their order."""
         sent, text = self.text().strip(), text.strip()
         if sent.startswith(text) or sent.endswith(text):
             return False
-        words, shown = iter(_WORD.findall(sent)), _WORD.findall(text)
-        return bool(shown) and all(word in words for word in shown)
+        tokens, shown = iter(_TOKEN.findall(sent)), _TOKEN.findall(text)
+        return bool(shown) and all(token in tokens for token in shown)
 
     def correct_text(self, text: str) -> None:
         """Replace the visible text of the turn by `text`; blocks that match its beginning or end stay unchanged."""

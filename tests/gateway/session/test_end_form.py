@@ -44,6 +44,7 @@ def test_a_contradicting_terminal_closes_the_open_block_with_its_text() -> None:
         (("one", "two"), "onetwenty", ["one", "twenty"]),
         (("one", "two"), "one and two", ["one", " and two"]),
         (("one", "two"), "three", ["three"]),
+        (("one: $1, ", "two: $2"), "one: €1, two: €2", ["one: €1, two: €2"]),
     ],
 )
 def test_a_terminal_corrects_contradicting_blocks(streamed: tuple[str, str], final: str, kept: list[str]) -> None:
