@@ -41,9 +41,12 @@ class Keeper:
     def __init__(self, place: Place, wanted: Recording) -> None:
         self._folder = place.folder if isinstance(place, Folder) else None
         self._wanted = wanted
-        self._jobs: deque[Iterator[None]] = deque([self._tidy()])
+        self._jobs: deque[Iterator[None]] = deque()
         self._will_sweep = False
         self._sweep_at = math.inf
+        if self._folder is not None and wanted.compress:
+            self._jobs.append(compress_left_files(self._folder))
+        self.add_closed(None)
 
     @property
     def busy(self) -> bool:
@@ -75,14 +78,6 @@ class Keeper:
             self._jobs.popleft()
             log.warning("cannot compress or delete old recordings", cause=full_reason(error))
 
-    def _tidy(self) -> Iterator[None]:
-        """Compress the files that a killed gateway left, then delete the oldest ones above the limits."""
-        if self._folder is not None:
-            if self._wanted.compress:
-                for path in left_files(self._folder):
-                    yield from compress(path)
-            yield from self._sweep(self._folder)
-
     def _sweep(self, folder: Path) -> Iterator[None]:
         self._will_sweep = False
         wanted = self._wanted
@@ -111,6 +106,12 @@ def left_files(folder: Path) -> Iterator[Path]:
             is_left = True  # `compress` reports the error
         if is_left:
             yield path
+
+
+def compress_left_files(folder: Path) -> Iterator[None]:
+    """Compress the files that a killed gateway left, a step at a time."""
+    for path in left_files(folder):
+        yield from compress(path)
 
 
 def compress(path: Path) -> Generator[None, None, None]:

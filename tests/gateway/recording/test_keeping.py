@@ -165,6 +165,17 @@ def test_a_look_that_fails_is_not_repeated_at_once(tmp_path: Path, monkeypatch: 
     assert [line["cause"] for line in logs] == ["Permission denied"]
 
 
+def test_a_folder_that_cannot_be_read_at_the_start_is_looked_at_later(tmp_path: Path) -> None:
+    (tmp_path / "folder").touch()  # a file: even root cannot list it
+    keeper = Keeper(Folder(tmp_path / "folder"), structs.replace(PLAIN, compress=True, keep_age=100))
+    with capture_logs() as logs:
+        while keeper.busy:
+            keeper.step()
+    assert {line["cause"] for line in logs} == {f"{tmp_path}/folder: Not a directory"}
+    assert keeper.idle_seconds is not None
+    assert 99 < keeper.idle_seconds <= 100
+
+
 def test_the_newest_files_are_kept(tmp_path: Path) -> None:
     for name, age in (("new", 1), ("old", 3), ("middle", 2)):
         recorded(tmp_path, name, age)
