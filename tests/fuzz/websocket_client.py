@@ -18,7 +18,7 @@ SIZE_MAX = 4096  # bytes that are fed one by one: no read of so many holds too m
 
 DATE = re.compile(rb"Date: [^\r]*\r\n")
 
-Heard = tuple[list[Frame], list[bytes], bool]
+Heard = tuple[list[Frame], bytes, bool]
 """The messages of the client, what the listener wrote, and whether it closed the connection before the client did.
 
 Only the code of a close frame is kept: the parser of aiohttp may find a fault before ours, and words it in another way.
@@ -110,4 +110,4 @@ async def _heard(pieces: Iterable[bytes]) -> Heard:
         heard = await reading if reading is not None else []
     for transport in accepted:
         await transport.close()
-    return heard, tcp.writes, closed
+    return heard, b"".join(tcp.writes), closed  # a read with several pings is answered in one write
