@@ -21,7 +21,7 @@ from dragoman.gateway.recording.redaction.spans import Mark, Span, merged, overl
 BEHIND = 512  # characters of released text that are searched again: a name, its sign and the start of its value
 BEHIND_MAX = 64 * 1024  # likewise for one secret that goes on and on
 
-TEXT, TIME = attrgetter("text"), attrgetter("t")  # of a HeldDelta; a map of them is no Python call
+TEXT, TIME, CHANGED = map(attrgetter, ("text", "t", "changed"))  # of a HeldDelta; a map of them is no Python call
 
 
 class HeldDelta(Struct, eq=False):

@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from dragoman.gateway.recording.format import CommandLine, EventLine, FrameLine, Line, StepLine, packed
 from dragoman.gateway.recording.redaction.finder import finder as finder_of
 from dragoman.gateway.recording.redaction.frame_redactor import FrameRedactor
-from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText
+from dragoman.gateway.recording.redaction.held_text import CHANGED, HeldDelta, HeldText
 from dragoman.gateway.recording.redaction.rules import RedactionRules
 from dragoman.gateway.recording.redaction.shapes import named
 from dragoman.gateway.recording.redaction.spans import Span, placeholders
@@ -208,7 +208,7 @@ class Redactor:
                 self._origin = entry.origin  # it was searched with them
         steps = list[StepLine]()
         for held in leaving:
-            is_clean = (clean or not held.others) and all(delta.changed is None for delta in held.deltas.values())
+            is_clean = (clean or not held.others) and not any(map(CHANGED, held.deltas.values()))
             if is_clean and (not held.deltas or self._has_clean_names(held.step)):
                 steps.append(held.step)
             else:
