@@ -158,14 +158,16 @@ class _Lingering(asyncio.Protocol):
     """Drops what a refused peer still writes; ends the connection when that is too much, or when the peer ends it."""
 
     def __init__(self, transport: asyncio.Transport, lost: Callable[[Exception | None], None]) -> None:
-        self._transport = transport
-        self.connection_lost = lost  # type: ignore[method-assign,assignment]  # as without lingering
+        self._transport, self._lost = transport, lost
         self._room = LINGER_BYTES
 
     def data_received(self, data: bytes) -> None:
         self._room -= len(data)
         if self._room <= 0:
             self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost(exc)
 
 
 def _hung_up(descriptor: int) -> bool:

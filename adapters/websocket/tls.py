@@ -4,7 +4,7 @@ A renewed certificate is taken without a restart. For each connection the listen
 then it reads them again. If they cannot be used, the old ones stay in use, and the reason is told once for each change.
 New files make a new context, so no session of TLS that began with the old files can be resumed.
 
-A certificate that nobody renews is told of at a connection: once when it expires soon, and once when it has expired.
+The listener warns of a certificate that nobody renews: at a connection, once before it expires and once after that.
 """
 
 from __future__ import annotations

@@ -165,13 +165,15 @@ class Intake(Inbound):
 
 
 class Phase(Enum):
-    """The phases in which the connections to a primary end. They can be closed in each of them."""
+    """The phases in which the two connections to a primary end. They can be closed in each phase.
+
+    In LOST one of them is lost, and the other is read until it is lost, too, or idle. In GIVEN_UP both are given up:
+    only `_pull` reads what libzmq still has.
+    """
 
     CONNECTED = 1
     LOST = 2
-    """One connection is lost; the other is read until it is lost, too, or idle."""
     GIVEN_UP = 3
-    """Both connections are given up: only `_pull` reads what libzmq still has."""
     CLOSING = 4
 
 

@@ -55,8 +55,9 @@ def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
         yield runner
 
 
-async def calls_from_pod(folder: Path) -> list[str]:
-    """Return the calls of one token from a pod to a smooth client, in order."""
+@asynccontextmanager
+async def streaming(folder: Path) -> AsyncIterator[tuple[FakePod, SmoothClient]]:
+    """Yield a pod and a smooth client of it, to which a turn has begun to stream."""
     path = socket_path(folder)
     async with (
         FakePod.serving(path) as pod,
@@ -64,6 +65,12 @@ async def calls_from_pod(folder: Path) -> list[str]:
         SmoothClient.connected(url) as client,
     ):
         await begin_text(pod, client)
+        yield pod, client
+
+
+async def calls_from_pod(folder: Path) -> list[str]:
+    """Return the calls of one token from a pod to a smooth client, in order."""
+    async with streaming(folder) as (pod, client):
         return await count_token(pod, client)
 
 
@@ -160,13 +167,7 @@ async def test_text_that_streams_reaches_each_client_once_and_in_order(tmp_path:
 
 
 async def test_tokens_that_stream_leave_no_object_for_the_garbage_collector_to_examine(tmp_path: Path) -> None:
-    path = socket_path(tmp_path)
-    async with (
-        FakePod.serving(path) as pod,
-        bridged(f"pod+unix:{path}") as (_app, url),
-        SmoothClient.connected(url) as client,
-    ):
-        await begin_text(pod, client)
+    async with streaming(tmp_path) as (pod, client):
         kept = []
         for _ in range(2):  # the first tokens fill the logs and buffers
             client.frames.clear()
