@@ -10,11 +10,10 @@ KeyboardInterrupt.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import count
 from queue import Empty, SimpleQueue
 
@@ -22,24 +21,22 @@ from msgspec import structs
 
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
+from dragoman.gateway.backend_client.app_thread import AppThread
 from dragoman.gateway.backend_client.in_process import InProcessEvent, InProcessTransport, in_process_dialect
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.process.runtime import start_thread
 from dragoman.gateway.public_reason import HIDDEN
 from dragoman.gateway.session.wording import UNREACHABLE
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.errors import ConfigError, DragomanError, first_error
+from dragoman.mappings.errors import ConfigError
 
 ROUTE = "client"
 OPEN_DEADLINE = 15.0  # seconds: above Limits.open_deadline, so that the gateway's own error comes first
 DRAIN = 1.0  # seconds for the gateway to end what is open
-START = 30.0  # seconds until its app must be ready
-JOIN = 5.0  # seconds for its thread to end: a child gets a few to exit
 QUEUE = 1024  # events that the caller has not taken: a screenful, many times over
 
 
@@ -49,48 +46,6 @@ class OpeningError(ConfigError):
     def __init__(self, cause: Cause, text: str) -> None:
         super().__init__(text)
         self.cause: Cause = cause
-
-
-class AppThread:
-    """Runs an app in a thread of its own until the block ends; `failed` is called there with what ended it before."""
-
-    def __init__(self, app: App, name: str, failed: Callable[[BaseException], None]) -> None:
-        self._app, self._failed = app, failed
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self.endpoints: list[str] = []
-        """The bound endpoints of the app."""
-
-    def __enter__(self) -> AppThread:
-        start_thread(self._thread)
-        if not self._started.wait(START):
-            self._failed(DragomanError(f"the gateway was not ready within {START:g} s"))
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.call(self._app.stop.set)
-        self._thread.join(JOIN)
-
-    def call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call a function in the thread of the app."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to be called
-                self._loop.call_soon_threadsafe(function, *arguments)
-
-    def _run(self) -> None:
-        async def main() -> None:
-            self._loop = asyncio.get_running_loop()
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._app.run(self.endpoints.append), name="gateway")
-                await self._app.ready.wait()
-                self._started.set()
-
-        try:
-            asyncio.run(main())
-        except BaseException as error:  # noqa: BLE001  # the caller's thread raises it again
-            self._failed(first_error(error))
-        self._started.set()
 
 
 class BackendClient:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
-from dragoman.gateway.backend_client.client import AppThread, BackendClient
+from dragoman.gateway.backend_client.app_thread import AppThread
+from dragoman.gateway.backend_client.client import BackendClient
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Limits, Recording, Route
 from dragoman.gateway.endpoint import Endpoint, parse
