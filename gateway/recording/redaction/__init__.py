@@ -8,8 +8,7 @@ field_texts     gathers the texts of a field, for a secret that is split over fr
 finder          finds the secrets in a text
 prefixed_keys   finds keys with a fixed prefix
 shapes          finds secrets of the other built-in shapes
-known_secrets   finds secrets that are known by their value
 paths           finds the values at the user's JSON paths
-rules           joins all of these with the user's own patterns
+rules           joins all of these with known secrets and the user's own patterns
 spans           the places of secrets in a text, and their placeholders
 """

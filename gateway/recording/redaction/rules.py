@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from secrets import token_bytes
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.gateway.recording.redaction.finder import GROUPS, HIDDEN, Detector, Shape, finder
-from dragoman.gateway.recording.redaction.known_secrets import known_secrets
 from dragoman.gateway.recording.redaction.paths import JsonPaths, json_path
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.gateway.recording.redaction.spans import KIND, merged, placeholders, replaced
@@ -29,6 +29,42 @@ EVER = 2**63 - 1  # µs: a window that does not end
 
 _FINDER = finder(BUILT_IN)
 _MARK = placeholders(token_bytes(16))
+
+KNOWN_LEAST = 12  # characters of a known secret that is searched for: shorter ones stand in other words too
+_REST = re.compile("(?s:.*)")
+
+
+class KnownSecrets(Detector, frozen=True, kw_only=True):
+    """The detector of secrets that are known, as the tokens of the gateway itself. `texts` are sorted.
+
+    A pattern with all beginnings of a secret would grow with the square of its length: 18 s for 2,000 characters. So
+    the beginning that a text ends with is looked up: a secret stands behind all of its beginnings.
+    """
+
+    texts: tuple[str, ...]
+
+    def match_open(self, text: str, folded: str, begin: int) -> tuple[str, re.Match[str]] | None:
+        longest = max(map(len, self.texts))
+        for at in range(max(begin, len(text) - longest + 1), len(text) - HIDDEN + 1):
+            place = bisect_right(self.texts, end := text[at:])
+            if place < len(self.texts) and self.texts[place].startswith(end):
+                return (self.kind, found) if (found := _REST.match(text, at)) else None
+        return None
+
+
+def known_secrets(texts: Collection[str]) -> tuple[Detector, ...]:
+    """Return the detector of these secrets. Short ones, and those with white space, are left out."""
+    known = sorted(text for text in set(texts) if len(text) >= KNOWN_LEAST and not re.search(r"\s", text))
+    if not known:
+        return ()
+    detector = KnownSecrets(
+        kind="known_secret",
+        anchors=tuple({text[:HIDDEN] for text in known}),
+        pattern=re.compile("|".join(map(re.escape, reversed(known)))),  # a secret before those that it begins with
+        within="word",
+        texts=tuple(known),
+    )
+    return (detector,)
 
 
 class RedactionRules(Struct, frozen=True, kw_only=True):
