@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from dragoman.adapters.base import do_nothing
 from dragoman.gateway.backends.catalog import BackendCatalog
 from dragoman.gateway.backends.history_loader import HistoryLoader
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
@@ -99,8 +100,15 @@ class ConversationsKind(ReplayedKind):
         is_own_name = link.dialect.name == upstream.name and not by_listed_name
         if is_own_name or self.listed(command.session) or catalog is None:
             self._ask(link, command, then)
-        else:
-            catalog.ask(True, lambda _rows: self._ask(link, command, then) if link.alive else None)
+            return
+        note = link.tap.postpone() if link.tap is not None else do_nothing
+
+        def go_on(_rows: Rows) -> None:
+            note()
+            if link.alive:
+                self._ask(link, command, then)
+
+        catalog.ask(True, go_on)
 
     def _listable(self) -> BackendCatalog | None:
         """Return the backend's store; None if it cannot be listed, or may hold sessions of other principals."""

@@ -184,11 +184,26 @@ class Tap:
         self.call.session, self.call.on_acting = None, self.record_in
         self._command = command
 
+    def postpone(self) -> Callable[[], None]:
+        """Take back the received frames and their command, which wait. Return what notes them again."""
+        frames, command = self._take()
+
+        def note() -> None:
+            self.call.session, self.call.on_acting = None, self.record_in
+            self._frames, self._command = frames, command
+
+        return note
+
+    def _take(self) -> tuple[Sequence[Frame], Command | None]:
+        frames, self._frames = self._frames, ()
+        command, self._command = self._command, None
+        return frames, command
+
     def record_in(self, session: SessionRecorder) -> None:
         """Record the received frames and their command in the session to which the command was routed."""
         self._home = session
-        frames, self._frames = self._frames, ()
-        command, self._command = self._command, None
+        self.call.on_acting = None
+        frames, command = self._take()
         if frames and (command is not None or self._records(session)):
             session.frames(self._received, frames)
         if command is not None:
@@ -242,8 +257,7 @@ class Tap:
 
     def _record_unclaimed(self) -> None:
         """Record frames and a command that reached no session: in the session that they name, else in the route."""
-        frames, self._frames = self._frames, ()
-        command, self._command = self._command, None
+        frames, command = self._take()
         if frames and self._upstream is not None:
             session = self._named_session(self._upstream, frames)
             (session or self._recorder.own).frames(self._received, frames)

@@ -15,6 +15,10 @@ from uuid import uuid4
 import pytest
 
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.replay.plan import read_plan
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.values import flatten
 from tests.pairs.codewhale_child import child
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import SmoothClient, bridged
@@ -80,6 +84,19 @@ async def test_a_recording_has_the_id_of_the_thread_and_the_request_that_opened_
         await editor.answer(await editor.say("hello"))
     (kept,) = [path for path in recording.iterdir() if thread.removeprefix("thread-") in path.name]
     assert "thread/start" in kept.read_text("utf-8")
+
+
+async def test_a_recording_begins_with_the_input_that_opened_its_session(tmp_path: Path) -> None:
+    """A smooth id or a pando id may be one that only the list of the backend tells, so the input waits for the list."""
+    async with gateway("codewhale", tmp_path) as url, CodewhaleClient.connected(url) as editor:
+        thread = editor.thread
+    recording = tmp_path / "kept"
+    async with gateway("pando", tmp_path, recording) as url, PandoClient.connected(url, "") as viewer:
+        own = thread.removeprefix("thread-")
+        await viewer.call("message.send", session_id=own, content="hello")
+    (kept,) = [path for path in recording.iterdir() if own in path.name]
+    inputs = [turn.input for turn in read_plan(open_recording(kept)).inputs]
+    assert [flatten(one.segments) for one in inputs if isinstance(one, SubmitInput)] == ["hello"]
 
 
 # -- the history of a thread -----------------------------------------------------------------------

@@ -218,6 +218,26 @@ def test_by_default_client_frames_without_a_session_are_not_recorded(stage: Reco
     assert stage.told() == {}
 
 
+def test_a_postponed_frame_is_recorded_in_the_session_that_its_command_reaches_later(stage: RecorderStage) -> None:
+    up, postponed = stage.recorder.upstream(POD, "b"), []
+
+    def wait() -> None:
+        stage.client.note_command(SubmitInput(segments=()))
+        postponed.append(stage.client.postpone())
+
+    stage.sends(stage.client, "go", wait)
+    up.begin_step([b"list"])
+    postponed[0]()
+    stage.a.leave(stage.a.enter())
+    up.end_step()
+    stage.sends(up, "delta", lambda: happens(stage.b))
+    stage.client.record_frames([b"accepted"])
+    assert stage.told() == {
+        "a": ["smooth-1 > go", "smooth-1: SubmitInput", "smooth-1 < accepted"],
+        "b": ["up > list", "up > delta", "log: TextDelta"],
+    }
+
+
 def test_a_reply_is_recorded_with_its_link(stage: RecorderStage) -> None:
     stage.sends(
         stage.client,
