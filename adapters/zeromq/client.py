@@ -22,13 +22,13 @@ import zmq
 
 from dragoman.adapters.base import CloseReason, Sink, Transport, TransportLimits, connect_reason
 from dragoman.adapters.flag import Flag
-from dragoman.adapters.inbound import Inbound, memory
+from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.lookup import look_up
 from dragoman.adapters.meter import Meter
 from dragoman.adapters.zeromq.curve import CurveClient
 from dragoman.adapters.zeromq.polled import BATCH, Message
 from dragoman.adapters.zeromq.sockets import Sockets, oversize, shared_context, tcp_address, use_ipv6
-from dragoman.mappings.dialect import Frame, Missed, Parts
+from dragoman.mappings.dialect import Missed, Parts
 
 CONNECT_DEADLINE = 5.0  # seconds: what a pando client allows for a connection (docs/dialects/pando.md, section 5)
 # Messages that libzmq may hold for each connection; `memory` does not count them. The others stay in the buffers of the
@@ -109,7 +109,8 @@ class Intake(Inbound):
     def pull(self) -> bool:
         """Read more of a lost connection's messages; return True if there may be more."""
         messages, more = self.polled.receive()
-        self._arrived(messages)
+        if messages:
+            self._arrived(messages)
         return more or bool(messages)
 
     # --------------------------------------------------------------------------------------------------
@@ -132,17 +133,10 @@ class Intake(Inbound):
         if len(messages) == len(first) == 1 and not self.size and len(first[0]) <= limits.max_message:
             self.push([Parts(channel, b"", first)])  # as lone tokens come
             return
-        room = limits.receive_high - self.size
-        frames: list[Frame] = []
-        for number, message in enumerate(messages):
-            if room < 0:
-                self._dropped += len(messages) - number
-                break
-            frame = oversize(message, limits) or Parts(channel, b"", message)
-            room -= memory(frame)
-            frames.append(frame)
-        if frames:
-            self.push(frames)
+        if self.size > limits.receive_high:
+            self._dropped += len(messages)
+            return
+        self.push([oversize(message, limits) or Parts(channel, b"", message) for message in messages])
 
     def _hear(self, event: int, value: int) -> None:
         if self._connected.done():

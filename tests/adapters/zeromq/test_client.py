@@ -124,6 +124,23 @@ async def test_a_link_that_does_not_read_stalls_no_publisher_and_learns_how_much
         assert await receive(transport) == [Parts("pub", b"", (b"llm.end\0{}",))]
 
 
+async def test_a_link_that_takes_every_publication_misses_none() -> None:
+    """A batch of them may be above `receive_high`, with the memory of its objects."""
+    heard: list[Frame] = []
+
+    def take(frames: Sequence[Frame]) -> int:
+        heard.extend(frames)
+        return len(frames)
+
+    async with connected(structs.replace(LIMITS, receive_high=1024)) as (transport, publisher, _):
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(transport.run(take))
+            await asyncio.to_thread(publish, publisher, 2_000)
+            await until(lambda: transport._published._dropped + len(heard) == 2_000)
+            reading.cancel()
+        assert [int(published(frame)[10:]) for frame in heard] == list(range(2_000))
+
+
 async def test_a_flood_of_publications_loses_no_answer() -> None:
     limits = structs.replace(LIMITS, receive_high=1024)
     async with connected(limits) as (transport, publisher, router):
