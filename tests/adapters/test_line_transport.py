@@ -16,6 +16,7 @@ from dragoman.adapters.lines import LineSplitter
 from dragoman.adapters.unix import UnixTransport, listen
 from dragoman.mappings.dialect import Frame, Oversize
 from tests.adapters.unix_server import DEADLINE, LIMITS, Server, dialled, raw, serving
+from tests.awaited import until
 from tests.idle import run_turns, settle
 from tests.transport_reader import receive, receive_all
 
@@ -382,3 +383,23 @@ async def test_only_so_many_refused_peers_linger_and_none_for_ever(
         for peer in peers:
             assert peer.recv(64) == b"no\n"
             peer.close()
+
+
+@pytest.mark.parametrize("has_ended", [False, True], ids=["served before", "ended by the peer"])
+async def test_a_peer_that_cannot_miss_its_refusal_is_disconnected_at_once(
+    has_ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was served, so it has written before; or it has closed its own direction, so it writes no more."""
+    monkeypatch.setattr("dragoman.adapters.line_transport.LINGER", 3600.0)
+    async with serving(tmp_path, TransportLimits(close_deadline=3600.0)) as server:
+        with raw(server.path) as peer:
+            ours = await server.next()
+            if has_ended:
+                peer.shutdown(socket.SHUT_WR)
+                await until(lambda: ours._ended)
+            else:
+                peer.sendall(b"one\n")
+                assert await receive(ours) == [b"one"]
+            await ours.send([b"no"])
+            await ours.close(CloseReason.FULL)
+            assert peer.recv(64) == b"no\n"
