@@ -7,7 +7,6 @@ trace without one. FOLD has the others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import msgspec
 
@@ -23,6 +22,7 @@ from dragoman.mappings.canonical.state import (
     TextBlock,
 )
 from dragoman.mappings.canonical.values import (
+    COUNT_MAX,
     UNBEGUN_TURN,
     Item,
     Message,
@@ -35,8 +35,6 @@ from dragoman.mappings.canonical.values import (
 )
 from dragoman.mappings.handlers import Handlers, handler
 
-N = TypeVar("N", int, float)
-
 DESCRIPTIONS = frozenset((events.HistorySnapshot, events.SessionActivated, events.SessionUpdated))
 CALLS_KEPT = 256  # newest calls of ended turns: their results may still come, or come again, after a resume
 CALL_MAX = 1024  # characters of the id and name of such a call: ten times what real ones have
@@ -48,21 +46,19 @@ def changes_more_than_description(events: Sequence[Event]) -> bool:
 
 
 def add_usage(total: Usage | None, usage: Usage) -> Usage:
-    """Return the sum of two usages, field by field; unknown plus known is known."""
-    if total is None:
-        return usage
+    """Return the sum of two usages, field by field; unknown plus known is known. A count is at most COUNT_MAX."""
+    total = total or Usage()
     return Usage(
         input_tokens=_sum(total.input_tokens, usage.input_tokens),
         output_tokens=_sum(total.output_tokens, usage.output_tokens),
         cache_read_tokens=_sum(total.cache_read_tokens, usage.cache_read_tokens),
-        cost_usd=_sum(total.cost_usd, usage.cost_usd),
+        cost_usd=total.cost_usd if usage.cost_usd is None else usage.cost_usd + (total.cost_usd or 0.0),
     )
 
 
-def _sum(a: N | None, b: N | None) -> N | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return a + b
+def _sum(a: int | None, b: int | None) -> int | None:
+    known = [value for value in (a, b) if value is not None]
+    return min(sum(known), COUNT_MAX) if known else None
 
 
 def _history(state: SessionState, event: events.HistorySnapshot) -> None:
@@ -206,10 +202,8 @@ def _otp(state: SessionState, event: events.OtpRequired) -> None:
     state.otp = Otp(asked=event, refused=refused)
 
 
-def _usage(state: SessionState, event: events.UsageReported) -> None:
-    state.usage = add_usage(state.usage, event.usage)
-    if state.turn is not None:
-        state.turn.usage = add_usage(state.turn.usage, event.usage)
+def _usage(turn: OpenTurn, event: events.UsageReported) -> None:
+    turn.usage = add_usage(turn.usage, event.usage)
 
 
 def _result(state: SessionState, event: events.TurnResult) -> None:
@@ -360,6 +354,7 @@ FOLD_IN_TURN: Handlers[OpenTurn, [], None] = dict(
         handler(events.ApprovalResolved, _resolved),
         handler(events.InteractionResolved, _resolved),
         handler(events.QuestionAnswered, _answered),
+        handler(events.UsageReported, _usage),
         handler(events.ErrorReported, _error),
     ]
 )
@@ -370,7 +365,6 @@ FOLD: Handlers[SessionState, [], None] = dict(
         handler(events.MessageAppended, _message),
         handler(events.ToolCallFinished, _call_finished),
         handler(events.OtpRequired, _otp),
-        handler(events.UsageReported, _usage),
         handler(events.TurnResult, _result),
         handler(events.StatusChanged, _status),
         handler(events.Alert, _alert),

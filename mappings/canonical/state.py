@@ -222,7 +222,6 @@ class SessionState(Struct, kw_only=True):
     fresh: int = 0  # the index of the first item after the end of the last turn
     earlier_calls: dict[str, str | None] = field(default_factory=dict)  # of ended turns: id -> tool; None: has a result
     turn: OpenTurn | None = None
-    usage: Usage = Usage()
     alerts: list[Alert] = field(default_factory=list)  # the newest ALERTS_KEPT
     snapshot_ext: Ext | None = None
     conversation: str = ""  # the backend's id of its last history

@@ -11,6 +11,9 @@ from typing import Literal, TypeGuard
 
 from msgspec import Raw, Struct
 
+COUNT_MAX = (1 << 63) - 1
+"""The largest count that every dialect can write."""
+
 Ext = dict[str, Raw]
 """Documented fields of the source dialect without a canonical place: `"DIALECT.field"` -> JSON."""
 

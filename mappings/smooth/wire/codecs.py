@@ -10,10 +10,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from dragoman.mappings.canonical.values import COUNT_MAX
 from dragoman.mappings.codec import Codec
 from dragoman.mappings.smooth.wire.actions import AnyAction, AuthContext, File, Image
 from dragoman.mappings.smooth.wire.events import AnyEvent
-from dragoman.mappings.smooth.wire.values import COUNT_MAX, ActionBase, Closed, EventBase
+from dragoman.mappings.smooth.wire.values import ActionBase, Closed, EventBase
 
 MAX_DEPTH = 512  # no server has a documented limit; tool arguments nest a few levels, Python's parser ends near 1000
 

@@ -6,12 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from dragoman.mappings.canonical.values import COUNT_MAX
 from dragoman.mappings.rfc3339 import NS, parse, seconds
 
 NS_PER_MS = 1_000_000
-
-COUNT_MAX = (1 << 63) - 1
-"""The largest count that every dialect can write."""
 
 Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
 """A number or a time. The schemas do not bound it; other dialects do."""

@@ -52,7 +52,16 @@ from dragoman.mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from dragoman.mappings.canonical.values import Message, Origin, SessionSummary, Text, ToolCall, ToolResult, Usage
+from dragoman.mappings.canonical.values import (
+    COUNT_MAX,
+    Message,
+    Origin,
+    SessionSummary,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from dragoman.mappings.dialect import SessionProjection
 from tests.step_counter import count_steps
 
@@ -379,6 +388,8 @@ def test_a_turn_with_an_answer_stays_when_an_input_that_was_not_told_is_rolled_b
         (Usage(), Usage(input_tokens=1), Usage(input_tokens=1)),
         (Usage(input_tokens=1, cost_usd=0.5), Usage(input_tokens=2), Usage(input_tokens=3, cost_usd=0.5)),
         (Usage(output_tokens=0), Usage(), Usage(output_tokens=0)),
+        (None, Usage(input_tokens=(1 << 64) - 1), Usage(input_tokens=COUNT_MAX)),
+        (Usage(output_tokens=COUNT_MAX), Usage(output_tokens=1), Usage(output_tokens=COUNT_MAX)),
     ],
 )
 def test_known_usage_is_summed(total: Usage | None, more: Usage, sum_: Usage) -> None:
