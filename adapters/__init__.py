@@ -11,10 +11,10 @@ lines           splits a stream of bytes into lines
 meter           counts the bytes that a peer makes the gateway hold
 send_queue      counts the sent bytes that the kernel holds, and those that arrived
 listening       binds the addresses of a host, and closes an asyncio listener
-flag            a small asyncio.Event
+flag            an asyncio.Event of fewer bytes
 hops            counts the gateways that a connection came through
 lookup          looks up the addresses of hosts, in threads
-resolver        does the same for HTTP connections
+resolver        passes these addresses to aiohttp
 host_names      checks the names in HTTP requests, and tells loopback addresses
 """
 

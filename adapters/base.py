@@ -49,7 +49,7 @@ class CloseReason(IntEnum):
     POLICY = 1008
     INTERNAL = 1011
     TOO_SLOW = 1013
-    FULL = 1013  # code 1013 means "try again later", which fits both
+    FULL = 1013  # the code of TOO_SLOW, too: it means "try again later"
 
 
 class TransportLimits(Struct, frozen=True, kw_only=True, gc=False):
@@ -79,30 +79,33 @@ The transport keeps the others and pauses reading until `resume` is called.
 
 
 class Work(Protocol):
-    """Work of one connection, which takes turns with that of the others. A unit is about the time of a byte of JSON."""
+    """The queued work of one connection, which takes turns with that of other connections.
+
+    A unit of work is about the time to parse one byte of JSON.
+    """
 
     waiting: int
-    """Number of pieces that wait for a turn, or are done in this one."""
+    """Number of queued pieces of work, including those that the current turn does."""
 
     def add_work(self, work: Iterator[None]) -> None:
-        """Do this work after the work that was added before: now, or in a later step of the event loop."""
+        """Queue work, one piece for each item of the iterator. It is done now or in a later step of the event loop."""
 
     def count(self, units: int) -> None:
-        """Count work that was done."""
+        """Count units of work that were done."""
 
     def end_link(self, act: Callable[[], None]) -> None:
-        """Call `act`, which ends the connection, in turn with the ends of others: thousands may be lost at once."""
+        """Queue `act`, which ends the connection: thousands of connections may be lost at once."""
 
     def stop(self) -> None:
-        """Drop the work that waits."""
+        """Drop the queued work."""
 
 
 NewWork = Callable[[Callable[[Exception], None]], Work]
-"""Returns the work of a new connection. It calls the function with the exception of a piece that fails."""
+"""Factory of the Work of a new connection. Its argument is called with the exception of a piece of work that fails."""
 
 
 def do_nothing(*_arguments: object) -> None:
-    """Do nothing. It takes the place of a callback that nobody needs, or needs any more: its owner can be freed."""
+    """Do nothing. Replaces a callback that is not needed, or no longer needed, so that its owner can be freed."""
 
 
 class Transport(Protocol):
@@ -146,7 +149,7 @@ class Transport(Protocol):
 
 
 class Listener(Protocol):
-    """A place where peers connect to the gateway."""
+    """An address at which peers connect to the gateway."""
 
     address: str
     """The bound address, with the port that was chosen. Prefixed with `DIALECT+` it is the endpoint (docs/design.md,
@@ -159,7 +162,7 @@ class Listener(Protocol):
 
     @property
     def certificate_end(self) -> float | None:
-        """Return the time at which its certificate expires, in seconds since 1970; None if it has none."""
+        """Return the time at which the TLS certificate expires, in seconds since 1970; None without a certificate."""
 
     async def close(self) -> None:
         """Stop accepting. Connected peers stay; their links close them."""
@@ -197,10 +200,9 @@ class ConnectionCallbacks(Struct, frozen=True, kw_only=True):
     """The functions by which a listener counts its connections and authenticates their peers.
 
     `connect` counts a connection of this peer, or returns why it is not accepted now; `disconnect` stops counting it.
-    `admit` returns what accepts a peer, or what to wait for: that, or why the peer is not authenticated. `bad_request`
-    is called with the kind of each HTTP request that is refused as malformed or foreign, and of each TLS handshake that
-    fails. `spawn` runs handshakes that have to wait. `work` makes the work of a connection, by which what it sends is
-    parsed in turns.
+    `admit` authenticates a peer. `bad_request` is called with the kind of each HTTP request that is refused as
+    malformed or foreign, and of each TLS handshake that fails. `spawn` runs handshakes that have to wait. `work` makes
+    the Work of a connection, whose input is parsed in turns with that of others.
     """
 
     admit: Callable[[PeerFacts], Admission]

@@ -9,7 +9,7 @@ import asyncio
 
 
 class Flag:
-    """An asyncio.Event whose list of waiting tasks exists only while there are any."""
+    """An asyncio.Event that has a list of waiters only while a task waits."""
 
     __slots__ = ("_waiters", "is_set")
 

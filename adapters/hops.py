@@ -11,14 +11,14 @@ from collections.abc import Mapping
 
 GATEWAY = "1.1 dragoman"
 GATEWAYS_MAX = 16
-"""Gateways that a connection may have come through; nobody needs so many."""
+"""Maximum number of gateways that a connection may have come through, far more than a real chain has."""
 
 
 def count_hops(headers: Mapping[str, str]) -> int:
-    """Return through how many gateways a connection came whose handshake had these headers."""
+    """Return the number of gateways that the header `Via` of a handshake names."""
     return headers.get("via", "").count(GATEWAY)
 
 
 def via(hops: int) -> dict[str, str]:
-    """Return the header for a connection that comes through this gateway and `hops` others."""
+    """Return the header `Via` for a connection that came through `hops` gateways before this one."""
     return {"via": ", ".join([GATEWAY] * (hops + 1))}

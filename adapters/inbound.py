@@ -65,7 +65,7 @@ class Inbound:
         return self._over
 
     def detach_sink(self) -> None:
-        """Keep the frames that arrive from now on, as before there was a sink."""
+        """Remove the sink. Frames that arrive from now on wait for the next one."""
         if self._sink is not drop_all:
             self._sink = None
 

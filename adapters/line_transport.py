@@ -26,13 +26,14 @@ from dragoman.adapters.lines import line_buffers
 READ_SIZE = 256 * 1024  # the size that asyncio uses
 LINGER = 1.0  # seconds that a refused peer has to write, to read the refusal and to close
 LINGER_BYTES = 1 << 20  # bytes that it may still write: as many as a command has (`max_command`)
-LINGERING_MAX = 16  # refused connections of a listener that linger at once; further ones are closed at once
+LINGERING_MAX = 16  # refused connections of a listener that may linger at one time; further ones are closed immediately
 
 
 class LineTransport(LineInbound, asyncio.Protocol):
     """Carries frames as lines over one connection. A subclass sets `peer`, for logs, and `facts` in `connection_made`.
 
-    `accept` takes the connection of a client. `lingering` has the refused connections of its listener that linger.
+    `accept` takes the connection of a client. `lingering` is the set of its listener's refused connections that are not
+    closed yet.
     """
 
     __slots__ = ("_accept", "_blocked", "_limits", "_lingering", "_lost", "_transport", "_unsent", "facts", "peer")

@@ -31,7 +31,7 @@ WHITE_SPACE = (
 class LineSplitter:
     """The line buffer of one stream. Its unfinished line has at most `max_line` bytes; `meter` counts what it holds.
 
-    `feed` returns about `lines_at_once` lines at most. What is not split then waits in `unsplit`, and `more` goes on.
+    `feed` returns about `lines_at_once` lines at most. The rest of the data waits in `unsplit`, and `more` splits it.
     """
 
     __slots__ = ("_begun", "_lines_at_once", "_meter", "_size", "max_line", "unsplit")

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-STEP = 16 * 1024  # less than an idle client costs in all, so that rounding up is no exaggeration
+STEP = 16 * 1024  # less than an idle client costs in all, so that rounding up adds little
 
 
 def _unwatched(_change: int) -> None:
-    """Ignore the change: nobody has a budget for it."""
+    """Ignore the change: the Meter has no owner of a budget."""
 
 
 class Meter:
-    """The size of what is held, and `counted`: that size rounded up to the next step."""
+    """The number of bytes held (`size`), and `counted`: that number rounded up to a multiple of STEP."""
 
     __slots__ = ("_report", "counted", "size")
 
@@ -34,7 +34,7 @@ class Meter:
             self._report(change)
 
     def watch(self, report: Callable[[int], None] = _unwatched) -> None:
-        """Report each change of `counted` from now on; without an argument, stop that.
+        """Call `report` with each change of `counted` from now on; without an argument, stop that.
 
         The function that is called may free the memory at once.
         """

@@ -87,7 +87,10 @@ class StderrTail:
 
 
 def _printable(line: bytes) -> str:
-    """Return the beginning of a line. A word that is cut is left out: nobody could tell that it was a secret."""
+    """Return the beginning of a line.
+
+    A word that the cut divides is left out: half of a secret would not be recognised as one.
+    """
     whole = line[: 4 * LINE_SIZE].decode(errors="replace")
     text = whole if len(whole) <= LINE_SIZE else f"{whole[:LINE_SIZE].rstrip(WORD)}…"
     return "".join(letter if letter.isprintable() else " " for letter in text)

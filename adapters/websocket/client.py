@@ -111,7 +111,7 @@ class _Connector(TCPConnector):
 
 
 class _Early:
-    """A parser for aiohttp that takes what came after the response to the handshake."""
+    """A parser for aiohttp that keeps the bytes received after the response to the handshake."""
 
     data = b""
 
@@ -313,7 +313,10 @@ def _cause(url: str, error: Exception) -> str:
 
 
 def _without_token(url: str, cause: str) -> str:
-    """Return the cause of a failure up to where it repeats the token of the URL, of which it may have a part only."""
+    """Return the cause of a failure, cut before the URL's token.
+
+    The cause may contain only the first part of the token.
+    """
     for token in TOKEN.findall(url):
         shown, found, _ = cause.partition(unquote_plus(token)[:TOKEN_START])
         cause = f"{shown}***" if found else cause

@@ -25,7 +25,7 @@ FINAL_MESSAGES = (0x81, 0x82)
 
 
 class ClientReader(MessageParser):
-    """The parser of a client's connection; `new_work` makes the work by which it takes turns."""
+    """The parser of a client's connection. `new_work` makes the Work by which it takes turns with other connections."""
 
     control_header = 6
 
@@ -39,8 +39,8 @@ class ClientReader(MessageParser):
         self._work: Work | None = None  # of data that is parsed in turns
 
     def feed_data(self, data: bytes) -> Sequence[Message]:
-        """Parse one whole message, as most reads are, at once, and anything else in its turn."""
-        if (  # one final frame between two messages: a call for each would be felt
+        """Parse a read with one whole message at once, and any other read in its turn."""
+        if (  # one final frame between two messages: the fast path of a token
             self._work is None
             and self._counter.between
             and len(data) > 8
@@ -111,7 +111,10 @@ OPCODES = DATA | {0x8, 0x9, 0xA}
 
 
 class FrameCounter:
-    """Follows the frames of one client."""
+    """Checks and counts the frames of one client by their headers.
+
+    `error` is set at a frame that the client must not send.
+    """
 
     __slots__ = ("_control", "_fragments", "_header", "_skip", "between", "error", "units")
 

@@ -1,4 +1,4 @@
-"""Give what a WebSocket connection reads to its parser, and tell its transport of the end."""
+"""Connections that pass the bytes that they read to a parser, and report their end to the WebSocket transport."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class InputParser(Protocol):
 
 
 class Connection(BaseProtocol):
-    """A connection, with TLS or without, which gives what it reads to its parser.
+    """A connection, with TLS or without, that passes the bytes that it reads to its parser.
 
     aiohttp's class has the flow control of what is written.
     """

@@ -62,7 +62,8 @@ class Opened(Struct, frozen=True):
 class Handshake:
     """Reads the only request of a connection and responds to it, within a deadline. It is the connection's parser.
 
-    `opened` is called with an accepted connection, which needs another parser then, and with what accepts the peer.
+    `opened` is called with an accepted connection and the function that accepts its peer. It must set the connection's
+    next parser.
     """
 
     __slots__ = (

@@ -36,7 +36,7 @@ TYPE = attrgetter("type")
 
 
 class Receiver(Protocol):
-    """The receiver of what a parser makes of the bytes of a connection."""
+    """The receiver of the messages, and of the end, of a connection's stream."""
 
     def messages_received(self, messages: Sequence[Message]) -> None:
         """Act on the messages of a read, in order: those with data, pings, pongs and the close frame."""
@@ -45,7 +45,7 @@ class Receiver(Protocol):
         """Note the end of the stream, or the error that ends it. It is called once, and nothing after it."""
 
     def hold(self, *, waits: bool) -> None:
-        """Read nothing while data waits for its turn."""
+        """Pause reading while data waits for its turn; `waits` says whether it does."""
 
     def abort(self) -> None:
         """Disconnect the peer at once."""
@@ -135,7 +135,7 @@ class MessageParser:
         self._drop()
 
     def _end(self, error: WebSocketError | None) -> None:
-        """Read nothing more, and tell of the end once."""
+        """Stop reading, and report the end of the stream to the receiver once."""
         if self._parser is not None:
             self._drop()
             self._receiver.stream_ended(error)

@@ -77,7 +77,8 @@ class TcpOfTls:
 
 
 class MeteredTls(asyncio.Protocol):
-    """The protocol of a TCP connection, which gives what it reads to `tls`. `new_work` makes the work of its turns.
+    """The protocol of a TCP connection that passes the bytes that it reads to `tls`. `new_work` makes the work of its
+    turns.
 
     `is_shaken` returns True once the handshake is over.
     """
@@ -116,7 +117,10 @@ class MeteredTls(asyncio.Protocol):
             self._count()
 
     def eof_received(self) -> bool | None:
-        """Return what TLS answers to the end of the stream; nothing waits, because else the connection is not read."""
+        """Pass EOF to TLS and return its answer.
+
+        No data waits here, because the connection is not read while data waits.
+        """
         return self._tls.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -26,7 +26,7 @@ from dragoman.adapters.websocket.request_check import RequestCheck
 from dragoman.adapters.websocket.tls import ServerTls
 from dragoman.adapters.websocket.transport import HARD_LIMIT, BatchWriter, WebSocketTransport, address
 
-TOLD = 16  # refused connections that are kept at one time to be told why: half of the descriptors in reserve
+TOLD = 16  # refused connections that may wait for their status 503 at one time: half of the descriptors in reserve
 
 
 class _Accepted(asyncio.Protocol):
@@ -53,7 +53,7 @@ class WebSocketListener:
         self._check = RequestCheck(path, rules.origins, rules.hosts)
         self._shaking: set[AcceptedConnection] = set()  # connections before the end of their WebSocket handshake
         self._encrypting: set[socket.socket] = set()  # connections in their TLS handshake
-        self._refused = 0  # connections that are kept to be told why there is no room for them
+        self._refused = 0  # connections that wait for their status 503
         self._servers: list[asyncio.Server] = []
 
     async def start(self, host: str, port: int, inherited: socket.socket | None = None) -> None:

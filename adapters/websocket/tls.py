@@ -1,8 +1,8 @@
 """TLS of WebSocket listeners and connections: certificates from files, at least TLS 1.2.
 
-A renewed certificate is taken without a restart. For each connection the listener looks whether its files have changed;
-then it reads them again. If they cannot be used, the old ones stay in use, and the reason is told once for each change.
-New files make a new context, so no session of TLS that began with the old files can be resumed.
+A renewed certificate is used without a restart. At each connection the listener checks whether its files have changed,
+and if so reads them again. If they cannot be used, the old ones stay in use, and the reason is reported once for each
+change. New files make a new context, so no session of TLS that began with the old files can be resumed.
 
 The listener warns of a certificate that nobody renews: at a connection, once before it expires and once after that.
 """
@@ -70,7 +70,8 @@ class CertificateDates(Struct, frozen=True, kw_only=True):
 class ServerTls:
     """The TLS of one listener. With authorities, every client must have a certificate of theirs.
 
-    `tell` gets an event, RENEWAL_FAILED or RENEWAL_LATE, and its cause. After both the certificate stays in use.
+    `tell` is called with an event, RENEWAL_FAILED or RENEWAL_LATE, and its cause. The old certificate then stays in
+    use.
     """
 
     def __init__(self, files: CertificateFiles, tell: Callable[[str, str], None]) -> None:

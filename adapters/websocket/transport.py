@@ -71,7 +71,10 @@ class BatchWriter:
         return True
 
     def answer_pings(self, pings: Sequence[bytes]) -> None:
-        """Answer pings with these data: at once, or those that came last once the peer reads again."""
+        """Answer pings with their data now.
+
+        If the peer does not read, only the last pings are answered, once it reads again.
+        """
         pongs = b"".join([self._encoding.control(PONG, data) for data in pings[-PONGS_MAX:]])
         if self._protocol._paused:  # noqa: SLF001  # as above
             if not self._pongs:
@@ -337,9 +340,9 @@ class WebSocketTransport(Inbound):
             self._tcp.abort()
 
     def _reads_on(self) -> bool:
-        """Return True if the peer has taken a part of what waits for it since the last call.
+        """Return True if the peer has read a part of the unsent data since the last call.
 
-        If nothing waits for the peer, or the system does not tell, return True while we read nothing of the peer.
+        If there is no unsent data, or the system does not tell, return True while we do not read from the peer.
         """
         connection = self._tcp.get_extra_info("socket")
         descriptor = connection.fileno() if connection is not None else -1

@@ -61,7 +61,7 @@ class Callers:
     # -- for the callers -------------------------------------------------------------------------------
 
     def note_waiting(self, size: int) -> None:
-        """Add the memory (bytes) of further frames that wait for their link; it is below 0 if the link took some."""
+        """Add `size` bytes to the memory of frames that wait for their link; a negative `size` subtracts."""
         self._waiting += size
         if not self._too_much:
             self._polled.resume()
@@ -79,12 +79,12 @@ class Callers:
         self._polled.sent()
 
     def ban(self, caller: Caller) -> None:
-        """Drop the calls of this caller for a while: it was disconnected for a limit."""
+        """Drop the calls of a caller that was disconnected for exceeding a limit, for `idle` seconds."""
         self._banned.pop(caller.identity, None)
         remember(self._banned, caller.identity, self._loop.time() + self._idle, self._most)
 
     async def room(self) -> None:
-        """Wait until there may be room again."""
+        """Wait until the socket may have room for an answer again."""
         await self._polled.wait_for_activity()
 
     def refuse_new(self) -> None:
@@ -159,7 +159,7 @@ class Callers:
             caller.heard = self._loop.time()
 
     def _expire(self) -> None:
-        """Remove some of the callers that were silent for too long; look again while there are others."""
+        """Remove at most EXPIRED callers that were silent for too long, and schedule the next check."""
         now = self._loop.time()
         silent = takewhile(lambda caller: caller.heard + self._answered <= now, self._known.values())
         over = (caller for caller in silent if not caller.owed or caller.heard + self._idle <= now)

@@ -35,7 +35,7 @@ CONNECT_DEADLINE = 5.0  # seconds: what a pando client allows for a connection (
 # system (2 to 6 MB). With 100,000 messages a publication takes as much CPU as with 32, and with 16 a fifth more.
 UNREAD = 32
 QUIET = 0.5  # seconds without a message after which the other connection of a lost primary is given up
-LOOKS = 10  # periods of QUIET after which it is given up in any case: it may be alive
+LOOKS = 10  # periods of QUIET after which it is given up although messages still come
 NEVER = 3_600_000  # ms before libzmq reconnects by itself: practically never
 # ms in which the primary's system must confirm what was written, and have room for more. The kernel would wait for a
 # quarter of an hour. Each call fails in that time: the publications of a primary that is alive hide that the connection
@@ -56,9 +56,9 @@ class Intake(Inbound):
     """A dialled socket: pushes what it receives to the link, and calls `lost` when the connection ends.
 
     The socket is read at all times, also before there is a link. While more than `receive_high` bytes wait for a link,
-    messages are dropped and counted, and a Missed takes their place. A link that waits for its turn soon goes on: until
-    then the messages stay with libzmq and the system. After `stop` no primary can be stalled; then only `pull` reads.
-    `caught_up` is called when the link has taken every frame after some had to wait.
+    messages are dropped and counted, and a Missed takes their place. While a link waits for its turn in the fair queue,
+    the socket is not read: libzmq and the system hold the messages. After `stop` only `pull` reads: the primary is
+    gone, so it cannot be stalled. `caught_up` is called when the link has taken every frame after some had to wait.
     """
 
     def __init__(

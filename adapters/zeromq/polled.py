@@ -4,7 +4,7 @@ The socket's file descriptor only signals that its I/O thread has sent a command
 call that processes the command clears the signal, a send as well as a receive. So there are three rules:
 
 1. When the descriptor is readable, receive until nothing is left, or schedule the next read. EAGAIN tells that nothing
-is left. After a lone message the events of the socket tell it at a third of the price of that exception.
+is left. After a lone message the socket's events are read instead, which costs a third of that exception.
 
 2. After a send, even a failed one, check for data to receive: the send may have cleared the signal.
 

@@ -219,7 +219,7 @@ class Sockets:
         tells_sender: bool = False,
         batch: int = BATCH,
     ) -> Polled:
-        """Put a socket on the event loop; with `tells_sender` and `batch` as `Polled` says."""
+        """Read and write a socket on the event loop; `tells_sender` and `batch` are those of `Polled`."""
         polled = Polled(socket, take, self.limits.max_parts + SPARE_PARTS, tells_sender=tells_sender, batch=batch)
         self._polled.append(polled)
         return polled
