@@ -1,4 +1,4 @@
-"""Connections to backends, and the kinds of backend, behind one class that the router asks.
+"""Connections to backends, and the kinds of backend, which share the interface BackendKind to the router.
 
 kind             BackendKind, the interface to the router
 single           the kind with one session (a pod)
@@ -7,7 +7,7 @@ shared           the kind with one connection for all sessions (pando)
 pods             the kind for a directory of pods
 
 upstream         one connection, made again when it is lost
-target           what can be dialled, and what operators are told of it
+target           the backend of a route as operators see it, and the connection to it
 dials            bounds how often a route dials
 failover         chooses which of several upstreams gets new sessions
 status           counts the connections of a route and their failures
@@ -19,5 +19,5 @@ long_histories   reads the long histories that clients ask for, page by page
 catalog          lists the sessions in a backend's store
 list_wait        holds actions until a backend has listed its sessions
 demultiplexing   gives the answers and texts of a shared connection to their sessions
-unused           the sessions that the backend has and nobody uses
+unused           the backend's sessions that no client uses
 """

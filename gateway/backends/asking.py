@@ -1,9 +1,9 @@
-"""Ask a backend before further items are sent to it: hold them meanwhile, then release or fail them.
+"""Ask a backend something before further items are sent to it. The items are held, then released or failed.
 
 A script is a generator. It yields a command, and is sent the answer to it. While the script runs, further items are
 held in their order, up to a bound.
 
-    what happens                      the script                        the items held
+    what happens                      the script                        the held items
     it returns                        is over                           are released
     it raises Refused                 is over                           fail with its failure
     its deadline passes               TimedOut is raised at its yield   as it then returns or raises
@@ -42,7 +42,7 @@ def failure_in(answer: Sequence[Any]) -> Failure | None:
 
 
 def opened_in(answer: Sequence[Any]) -> SessionOpened:
-    """Return the new session of an answer to OpenSession; raise Refused if there is none."""
+    """Return the SessionOpened in an answer to OpenSession; raise Refused if there is none."""
     opened = next((item for item in answer if isinstance(item, SessionOpened)), None)
     if opened is None:
         raise Refused(failure_in(answer) or Failure(cause="internal", text="the backend did not name its new session"))
@@ -115,7 +115,7 @@ class Asking(Generic[Held]):
         return items[room:]
 
     def is_asked(self, request: str) -> bool:
-        """Return True if the script waits for the answer to this request."""
+        """Return True if the script waits for the answer to the request with this id."""
         return self.active and bool(request) and request == self._request
 
     def answer(self, answer: Any) -> None:
@@ -178,7 +178,7 @@ class Asking(Generic[Held]):
 
 
 class RelayedBackend:
-    """A backend that stands between a session and the backend that `connect` makes; it passes everything on."""
+    """A proxy between a session and the backend that `connect` makes. It passes on all commands and events."""
 
     def __init__(self, session: BackendEvents, connect: Callable[[BackendEvents], Backend]) -> None:
         self._session = session
@@ -212,7 +212,7 @@ class RelayedBackend:
 
 
 class AskingBackend(RelayedBackend):
-    """A relayed backend that asks the backend something first, and holds the session's commands meanwhile."""
+    """A proxy that first asks the backend something by a script, and holds the session's commands until it ends."""
 
     def __init__(self, session: BackendEvents, services: Services, connect: Callable[[BackendEvents], Backend]) -> None:
         me: AskingBackend = weakref.proxy(self)

@@ -52,7 +52,10 @@ class BackendCatalog(RelayedBackend):
         super().__init__(control, connect)
 
     def _list_asking(self, archived: bool) -> Asking[Told]:
-        """Return the request for a list, with or without archived conversations; all who wait share its answer."""
+        """Return the request for a list, with or without archived conversations.
+
+        All callers of `ask` share its answer.
+        """
         return Asking(
             lambda command: self._backend.send([command]),
             lambda waiting: _tell(waiting, self._rows.get(archived, ())),
@@ -62,7 +65,7 @@ class BackendCatalog(RelayedBackend):
         )
 
     def ask(self, archived: bool, told: Told) -> None:
-        """Call `told` with the backend's conversations, including those that are open here."""
+        """Call `told` with the rows of the conversations that the backend has, including those that are open here."""
         asking = self._lists[archived]
         if asking.hold([told]):
             told(())
@@ -122,7 +125,8 @@ class BackendCatalog(RelayedBackend):
     def _remembered(self, row: SessionSummary) -> SessionSummary:
         """Return a row under its canonical id, and remember it by every name that a client is shown for it.
 
-        A very long row is shown alone, because the backend may send others without end.
+        A row of more than ROW_MAX bytes is returned but not remembered, because the backend may send others without
+        end.
         """
         known = structs.replace(row, session=canonical_id(self._route, row.session))
         if len(json.encode(row)) > ROW_MAX:

@@ -89,7 +89,7 @@ class ConversationsKind(ReplayedKind):
         return True
 
     def _seek(self, link: Link, command: GetSession | ResumeSession, then: Command | None = None) -> None:
-        """Ask for a session once the backend has listed the names of its sessions.
+        """Ask the backend for a session, after it has listed the names of its sessions.
 
         A smooth sessionId is derived from the canonical id, which may be derived from an id like `thr_...` of a
         codewhale 0.10.2. So only a list can tell which session it belongs to. The server itself finds a session by

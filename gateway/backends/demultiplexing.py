@@ -18,9 +18,9 @@ from dragoman.mappings.dialect import Burst, DeltaType, StreamedBlock, TextSink
 
 
 class SharedRequest(Struct, frozen=True, kw_only=True):
-    """A request that waits for its answer. `session` is told if the connection is lost, None if it need not be.
+    """A request that waits for its answer.
 
-    `asking` is the script that asked.
+    `session` is told if the connection is lost; None if none must be told. `asking` runs the script that asked.
     """
 
     answer: Callable[[Burst[Event]], None]
@@ -80,17 +80,17 @@ class SharedTexts:
         self._sinks: dict[str, TextSink] = {}
 
     def note(self, session: str, block: StreamedBlock | None) -> None:
-        """Give further pieces of a session's text to this block; None ends that."""
+        """Pass further pieces of a session's text to this block; with None, stop that."""
         if block is not None and block.delta is self.delta:
             self._sinks[session] = block.add_text
         else:
             self._sinks.pop(session, None)
 
     def clear(self) -> None:
-        """Forget all sinks, after the end of a session; each session that streams notes its own again."""
+        """Forget the blocks of all sessions, after the end of one. Each session that streams calls `note` again."""
         self._sinks.clear()
 
     def add_text(self, text: str, at: int, session: str) -> bool:
-        """Give a further piece of text to its session; return False if that does not take it."""
+        """Append a piece of text to the open block of its session; return False if the session does not accept it."""
         sink = self._sinks.get(session)
         return sink is not None and sink(text, at, session)

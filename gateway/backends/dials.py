@@ -5,8 +5,8 @@ is dialled. Two limits bound what that costs if the backend hangs, is away, or c
 attempts run at once, and further ones wait for them. A failed attempt takes a token from a bucket, and so does a
 connection that ended before the backend had said anything. While the bucket is empty every attempt fails at once, with
 the last failure as its reason. Each endpoint has its own bucket, so dead pods of a directory do not keep sessions from
-the others. A reload changes both limits: attempts under way keep their places under the former one, and buckets with
-another rate or burst are replaced.
+the others. A reload changes both limits: attempts that run count for the old one, and buckets with another rate or
+burst are replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dragoman.gateway.transports.spec import Connect
 from dragoman.mappings.bounded import remember
 
 FAILING_MAX = 256  # endpoints with failures: with one more, the one that has not failed for longest is forgotten
-AT_ONCE = contextlib.nullcontext()  # a timeout takes 4 us, and a free place is taken without a wait
+AT_ONCE = contextlib.nullcontext()  # no timeout, which takes 4 us, if an attempt may begin without a wait
 
 
 class RouteDials:
@@ -34,7 +34,7 @@ class RouteDials:
 
     def __init__(self, limits: Callable[[], Limits], clock: Callable[[], int]) -> None:
         self._limits_now = limits
-        self._known = limits()  # the limits that the places and buckets have
+        self._known = limits()  # the limits by which the semaphore and the buckets were made
         self._clock = clock
         self._slots = asyncio.Semaphore(self._known.dials)
         self._failures: dict[str, tuple[TokenBucket, str]] = {}
@@ -71,7 +71,7 @@ class RouteDials:
         remember(self._failures, endpoint, (bucket, reason), FAILING_MAX)
 
     def _limits(self) -> Limits:
-        """Return the limits in force, and replace the places and buckets if theirs have changed."""
+        """Return the limits in force. If they have changed, replace the semaphore and the buckets."""
         limits, known = self._limits_now(), self._known
         if limits is not known:
             self._known = limits

@@ -6,7 +6,7 @@
     half-open  --  the connection fails                    -->  open
 
 A failure is a connection that cannot be made, or that ends before the backend has said anything. A session that its
-backend has opened stays at its upstream, however the circuit stands; all others go to the first upstream that takes
+backend has opened stays at its upstream in every state of the circuit; all others go to the first upstream that takes
 them. If no upstream takes any, the one whose circuit has been open for longest is tried. The inputs of a session whose
 upstream is away are refused, and a listener of one session leads its next clients to a new one. The limits are those in
 force now: a reload changes those of open circuits, too.
@@ -49,19 +49,19 @@ class CircuitBreaker:
         self._limits = limits
         self._clock = clock
         self._failures: deque[int] = deque()  # the times of the latest, at most `max_fails`
-        self._probed_at: int | None = None  # a connection is tried since then
+        self._probed_at: int | None = None  # the time at which the trial of a half-open circuit began
         self.opened_at: int | None = None
 
     @property
     def state(self) -> CircuitState:
-        """The state now: time alone makes an open circuit half-open."""
+        """The state at this time; an open circuit becomes half-open by the passing of time."""
         if self.opened_at is None:
             return "closed"
         return "open" if self._is_recent(self.opened_at) else "half-open"
 
     @property
     def takes(self) -> bool:
-        """True if a new session may be connected now. A half-open circuit takes one, and waits for its outcome."""
+        """True if a new session may be connected now. A half-open circuit allows one, and waits for its outcome."""
         is_probed = self._probed_at is not None and self._is_recent(self._probed_at)
         return self.state == "closed" or (self.state == "half-open" and not is_probed)
 
@@ -179,7 +179,10 @@ class UpstreamPool:
 
 
 class FailoverConnection:
-    """Connects one session to the upstreams of a pool. `only` is set if the session belongs to one of them anyway."""
+    """Connects one session to the upstreams of a pool.
+
+    `only` is the upstream of a session that must not use another one.
+    """
 
     def __init__(self, pool: UpstreamPool, state: SessionState, only: PooledUpstream | None = None) -> None:
         self._pool = pool
@@ -215,7 +218,7 @@ class FailoverConnection:
                 if error.errno == errno.EBUSY:  # our own limit of children: no upstream is to blame
                     raise
                 self._pool.note_failure(upstream, full_reason(error) or f"no connection within {seconds:g} s")
-                if upstream is upstreams[-1]:  # raised here: a variable would keep it, and its frames would keep that
+                if upstream is upstreams[-1]:  # raised here: a variable would keep it in a cycle with its frames
                     if self._only is None and self.home is not None and self._pool.has_other(self.home):
                         raise OSError(error.errno, f"{error.strerror or error}; {STAYS}") from error
                     raise
@@ -232,12 +235,12 @@ class FailoverConnection:
         return self._pool.candidates()
 
     def note_heard(self) -> None:
-        """Note that the backend has said something over this connection."""
+        """Note that the backend has sent something over this connection."""
         if self._last is not None:
             self._pool.note_success(self._last)
 
     def note_end(self, fault: str) -> None:
-        """Note the end of a connection, with the fault if the backend had not said anything, else ""."""
+        """Note the end of a connection. `fault` is its failure if the backend had sent nothing, else ""."""
         if self._last is not None:
             self._last.connected -= 1
             if fault:

@@ -230,7 +230,7 @@ class HistoryLoader(AskingBackend):
         self._tell(opened, items, answers, refusal)
 
     def _note_loaded(self, page: Event, items: Sequence[Item]) -> None:
-        """Take note that the whole history came, which a refusal may have kept back before. `page` is its last one."""
+        """Note that the whole history was loaded, also after an earlier refusal. `page` is its last page."""
         self._lacks_all = False
         if isinstance(page, HistorySnapshot) and page.next_cursor:
             count_loss(self._services, self._session, "older than the part of a resumed conversation that is loaded")
@@ -248,9 +248,9 @@ class HistoryLoader(AskingBackend):
         answers: Sequence[Burst[Event]] = (),
         refusal: Failure | None = None,
     ) -> None:
-        """Give the session what was resumed, then the answers to clients that waited for it.
+        """Pass the resumed conversation to the session, then the answers to clients that waited for it.
 
-        `refusal` is the reason of a backend that does not tell the history, or not all of it.
+        `refusal` is the failure of a backend that does not send the history, or not all of it.
         """
         wanted, self._resume = self._resume, ""
         events: list[Event] = []

@@ -1,4 +1,4 @@
-"""The kinds of backend behind one class, which is all that a router asks (docs/design.md, section 5).
+"""BackendKind, the interface between a router and its backend (docs/design.md, section 5).
 
     kind              a backend that                             sessions come from
     SingleKind        holds one session                          the endpoint
@@ -65,7 +65,7 @@ class BackendKind(ABC):
     def when_known(self, _link: Link, _command: Command | None, action: Callable[[], None]) -> bool:
         """Call `action`, which performs a command or shows a new link its session, once the sessions are known.
 
-        Return False if too many actions wait for that.
+        Return False if too many actions wait already.
         """
         action()
         return True
@@ -123,7 +123,7 @@ class BackendKind(ABC):
         return wanted
 
     def without_choice(self, command: OpenSession | ResumeSession) -> OpenSession | ResumeSession:
-        """Return the command without what chose the session: nothing of that is lost."""
+        """Return the command without the fields that chose the session, so that they are not counted as lost."""
         return command
 
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
@@ -137,7 +137,10 @@ class BackendKind(ABC):
         raise Refused(not_found(command.session))
 
     def ask_for(self, _link: Link, _command: Command) -> bool:
-        """Ask the backend for the session of this command, then act on it; return False if there are no others."""
+        """Ask the backend for the session of a command, then perform it.
+
+        Return False if the backend has no further sessions.
+        """
         return False
 
     # -- the backend itself ----------------------------------------------------------------------------
@@ -180,7 +183,7 @@ class SessionOpener(BackendKind):
         self._seek(link, command)
 
     def _seek(self, link: Link, command: GetSession | ResumeSession, then: Command | None = None) -> None:
-        """Ask the backend for a session by the client's name for it, then act on `then`."""
+        """Ask the backend for a session by the client's name for it, then perform the command `then`."""
         self._ask(link, command, then)
 
     @abstractmethod
@@ -192,7 +195,7 @@ class SessionOpener(BackendKind):
         return self._sessions.make_unopened(link, self._connect)
 
     def _ask(self, link: Link, command: OpeningCommand, then: Command | None = None) -> None:
-        """Ask the backend to open this session, and act on `then` once it is open.
+        """Ask the backend to open a session, and perform the command `then` once it is open.
 
         A name that a list gave to a client is translated into the backend's own. The backend never hears the name of
         another user's session: an unused name makes it answer as for an unknown one, after the same time.
@@ -225,7 +228,7 @@ class SessionOpener(BackendKind):
         session.commands.open_session(link, command, then)
 
     def _with_trace(self, command: Opening, trace: TraceContext | None) -> Opening:
-        """Return a command that opens a session with its trace context, if the backend has a place for it."""
+        """Return a command that opens a session with its trace context, if the backend has a field for it."""
         lossy = self._sessions.upstream.commands.from_canonical.lossy.get(type(command))
         if trace is None or (lossy is not None and "metadata" in lossy.fields):
             return command

@@ -33,7 +33,7 @@ class ListWait:
         self._deadline = Deadline(services.schedule)
         self._lists: list[Action] = []  # actions that show the list
         self._list_deadline = Deadline(services.schedule)
-        self._is_asked = False  # a connection stands, over which the backend has not listed its sessions yet
+        self._is_asked = False  # connected, but the backend has not listed its sessions over this connection yet
         self._due: deque[Action] = deque()  # actions that wait for room in a step
         self.is_known = False
         """True if clients need not wait for a list."""
@@ -77,7 +77,7 @@ class ListWait:
         self._note_certainty()
 
     def note_answer(self) -> None:
-        """Note that a doubted session is known to exist or to be gone."""
+        """Note that the backend has answered about one session that its list lacks."""
         self._asked -= 1
         if self._questions:
             self._services.queue.arrivals.add_piece(self._ask_next)

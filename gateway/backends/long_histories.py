@@ -24,7 +24,7 @@ PAGE = 100  # messages: the largest page that the schema of every server allows 
 
 
 class LongHistories:
-    """The histories of more than a page that clients of one session wait for."""
+    """The histories of more than PAGE messages that clients of one session have asked for."""
 
     def __init__(self, session: BackendEvents, services: Services) -> None:
         self._session = session
@@ -44,7 +44,7 @@ class LongHistories:
         reading.begin(self._answer(command), self._services.limits.accept_deadline)
 
     def lost(self, unsent: Sequence[Command]) -> None:
-        """End the readings of these requests; without any, all: a new connection answers none of the old requests."""
+        """Stop reading for these requests. Without requests, stop all: a new connection answers no old request."""
         for request in [command.request for command in unsent] or [*self.readings]:
             if request in self.readings:
                 self.readings.pop(request).stop()

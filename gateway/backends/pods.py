@@ -45,7 +45,7 @@ NONE_RUNS = Failure(cause="busy", text="no pod is running")
 
 
 class PodMetadata(Struct):
-    """The part of a client's metadata that is read."""
+    """The fields of a client's metadata that the gateway reads."""
 
     pod: str = ""
 
@@ -59,9 +59,9 @@ class WaitingAction(Struct, frozen=True):
 
 
 class Choice(Struct):
-    """The session for the action that is performed now; with None the action is refused for the reason `why`.
+    """The session that was chosen for the current action. With None the action is refused with the failure `why`.
 
-    `is_final` is True if a free pod would not help: the client is refused for another reason.
+    `is_final` is True if the client is refused although a pod may be free.
     """
 
     session: Session | None = None
@@ -82,7 +82,7 @@ class PodsKind(BackendKind):
         self._queue: deque[WaitingAction] = deque()
         self._waiting: Counter[str] = Counter()  # link -> its actions in the queue
         self._choice = Choice()
-        self._free: deque[Pod] = deque()  # pods that were found free, for the clients that wait
+        self._free: deque[Pod] = deque()  # free pods that were found alive, for the waiting clients
         sessions.watchers.append(self._reconsider)
         sessions.on_rested.append(_disown)
 
@@ -149,7 +149,7 @@ class PodsKind(BackendKind):
         return session is not None and self._sessions.policy.sees(link.principal, session.state)
 
     async def _serve(self) -> None:
-        """Perform the actions that wait, each once its pod is known."""
+        """Perform the queued actions, each after its pod was looked up."""
         while self._queue:
             for number in range(1, len(self._queue) + 1):
                 waiting = self._queue[0]
@@ -171,7 +171,7 @@ class PodsKind(BackendKind):
             self._free.clear()  # found for those who waited: the pods may die before the next ones come
 
     async def _choose(self, link: Link, command: Command | None) -> Choice:
-        """Return the session that an action needs, made if it is not open here, or why there is none."""
+        """Return the session that an action needs, created if it is not open here, or the reason why there is none."""
         await self._known.update_names()
         session: Session | None = None
         try:
@@ -226,7 +226,7 @@ class PodsKind(BackendKind):
         return None
 
     async def _find_free(self) -> str | None:
-        """Return the first free pod: of the candidates, then of those whose folder has changed."""
+        """Return the name of the first free pod, a candidate or one whose folder has changed; None if there is none."""
         name = await self._free_candidate()
         if name is None:
             await self._known.read_folders()
@@ -234,7 +234,7 @@ class PodsKind(BackendKind):
         return name
 
     async def _free_candidate(self) -> str | None:
-        """Return the first free pod of the candidates. One thread looks for as many pods as clients wait."""
+        """Return the name of the first free candidate. One call of a thread looks for as many pods as clients wait."""
         while self._free and not self._is_still_free(self._free[0]):
             self._free.popleft()
         most = wanted = min(len(self._queue), SLICE)
@@ -292,7 +292,7 @@ class PodsKind(BackendKind):
         return (own, *(shown for dialect in dialects for shown in dialect.public_ids(own, None)))
 
     def _session_of(self, name: str | None, principal: str) -> Session | None:
-        """Return the session of a pod, made for a principal if it is not open here; None for no pod."""
+        """Return the session of a pod, created for the principal if it is not open here; None if `name` is None."""
         if name is None:
             return None
         own, endpoint = self._index.session_of(name), self._pods.endpoint(name)
@@ -309,7 +309,10 @@ class PodsKind(BackendKind):
 
 
 def _row(session: str, pod: Pod) -> SessionSummary:
-    """Return the row of a pod. Its messages count as one, unless it says that it has none: a list asks no pod."""
+    """Return the list row of a pod.
+
+    It says one message, or none if the pod's folder says so: no pod is asked for a list.
+    """
     messages = 0 if pod.silent else 1
     return SessionSummary(
         session=session, title=pod.name, updated_at=pod.updated_at, messages=messages, status=pod.status

@@ -1,8 +1,8 @@
 """One connection to a backend that carries all sessions of a route (docs/design.md, section 5: pando).
 
-An answer goes to the session that asked, and an event to the session that it names; an unknown session is made. The
-backend lists its sessions when the connection stands, and again when another instance answers. There may be thousands,
-so only their rows are kept until somebody uses them (unused.py). A list may lack sessions
+An answer goes to the session that asked, and an event to the session that it names, which is created if it is unknown.
+The backend lists its sessions when the connection stands, and again when another instance answers. There may be
+thousands, so only their rows are kept until a client uses them (unused.py). A list may lack sessions
 (docs/dialects/pando.md, section 6), so the backend is asked for each missing one before it counts as gone.
 
 Until the backend has listed its sessions, commands of clients wait in their order, for a short time. They wait again
@@ -70,7 +70,7 @@ GONE = Failure(cause="upstream_lost", text="the backend does not have this sessi
 
 
 class SharedKind(RememberingOpener):
-    """The connection of one route with all its sessions, which its events and clients make, and its lists end."""
+    """The connection that carries all sessions of a route. Events and clients create them, and lists end them."""
 
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
         super().__init__(sessions, make_backend)
@@ -181,13 +181,13 @@ class SharedKind(RememberingOpener):
     # -- from the sessions ---------------------------------------------------------------------------------
 
     def watch(self, session: Session) -> None:
-        """Ask for the history of a session, now and over each new connection."""
+        """Ask the backend for the history of a session, now and over each new connection."""
         if session.state.id not in self._watched:
             self._watched[session.state.id] = session
             self._upstream.attach(session.state)
 
     def unwatch(self, session: Session) -> None:
-        """Stop following a session that nobody uses, but not the open session that took its place."""
+        """Stop watching a session that no client uses. Do nothing if another session has replaced it."""
         if session in self._sessions.index:
             self._watched.pop(session.state.id, None)
             self._upstream.detach(session.state)
@@ -214,7 +214,7 @@ class SharedKind(RememberingOpener):
             self._upstream.attach(session.state)
 
     def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
-        """Bring each answer to the session that asked, and each event to the session that it names."""
+        """Pass each answer to the session that asked, and each event to the session that it names."""
         for burst in bursts:
             if (request := self.requests.take(burst.request)) is not None:
                 request.take_answer(burst)
@@ -226,7 +226,7 @@ class SharedKind(RememberingOpener):
         return self._texts
 
     def _receive_events(self, burst: Burst[Event]) -> None:
-        """Bring events to the session that they name; make the session if it is unknown and is not over."""
+        """Pass events to the session that they name. Create it if it is unknown and was not deleted."""
         known = self._sessions.index.find_session(burst.session)
         if any(isinstance(item, SessionClosed) for item in burst.items):
             self._unused.remove_row(burst.session)
@@ -247,7 +247,7 @@ class SharedKind(RememberingOpener):
             self._show_newest()
 
     def _announce(self, name: str) -> Session:
-        """Return a new session, of which the backend tells something."""
+        """Return a new session for one of which the backend sent an event."""
         session = self.find_session(name) or self._make_listed(name)
         self._announced.add_session(session)
         return session
@@ -281,7 +281,7 @@ class SharedKind(RememberingOpener):
         self._upstream.send([_named(command, doubted, self.dialect)])
 
     def _take_row(self, row: SessionSummary) -> str:
-        """Describe a session that is in use by its row in a list, or keep the row; return the id of the session."""
+        """Update a session that is in use from its list row, or store the row of an unused one; return its id."""
         known = self._sessions.index.find_session(row.session)
         if known is not None:
             self._describe(known, row)
@@ -292,7 +292,7 @@ class SharedKind(RememberingOpener):
         return own
 
     def _check(self, doubted: str, answer: Burst[Event]) -> None:
-        """End a doubted session if the backend does not know it."""
+        """End a session that a list lacks if the backend's answer says that it does not exist."""
         session = self._sessions.index.find_session(doubted)
         failure = failure_in(answer.items)
         if session is not None and failure is not None and failure.cause == "not_found":
@@ -302,7 +302,7 @@ class SharedKind(RememberingOpener):
         self._list.note_answer()
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
-        """Tell each session that watches, asked or has a turn, with its own unsent commands."""
+        """Report the loss to each session that is watched, has asked or has a turn, with its own unsent commands."""
         self._lists.stop()
         self._list.note_lost()
         self._watched |= {session.state.id: session for session in self._sessions.busy}  # also one that nobody uses
@@ -387,7 +387,7 @@ def _lost(item: Any, why: str) -> Loss:
 
 
 def _named(command: Command, state: SessionState, dialect: Dialect) -> Command:
-    """Return a session's command under the name that the backend has for the session."""
+    """Return a command with the session's id replaced by the name that the backend has for it."""
     if state.backend_ids is None and isinstance(command, GetSession | ResumeSession):
         return command  # it names a session that only the backend may know
     (name, *_) = dialect.public_ids(state.id, state.ids)
@@ -399,7 +399,10 @@ def _request_of(command: Command, session: Session, shared: SharedKind) -> Share
 
 
 def _take_answer(command: Command, session: Session, shared: SharedKind, answer: Burst[Event]) -> None:
-    """Bring an answer to its session. A pando publishes no `session.deleted` for a client's DeleteSession."""
+    """Pass an answer to its session.
+
+    After a DeleteSession also delete it: a pando publishes no `session.deleted` then.
+    """
     session.receive([answer])
     if isinstance(command, DeleteSession) and failure_in(answer.items) is None:
         shared.receive([Burst(items=[SessionClosed(session=session.summary())], session=command.session)])

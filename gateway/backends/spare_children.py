@@ -53,7 +53,7 @@ class SpareChildren:
 
     @contextlib.contextmanager
     def holding(self, connection: ChildConnection, translator: Translator[Event, Command]) -> Iterator[None]:
-        """Count a connection as one whose child runs, until the context ends."""
+        """Register a connection as one whose child runs, until the context ends."""
         child = self._running[connection] = RunningChild(translator)
         try:
             yield
@@ -62,7 +62,7 @@ class SpareChildren:
             child.ended.set()
 
     def is_needed(self, connection: ChildConnection) -> bool:
-        """Return True if an answer that another child owes depends on the child of this connection."""
+        """Return True if another child depends on the child of this connection and has not answered a request."""
         child = self._running.get(connection)
         serves = child is not None and child.translator.serves_others()
         return serves and any(other.translator.is_waiting() for other in self._running.values() if other is not child)

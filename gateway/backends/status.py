@@ -1,4 +1,4 @@
-"""The state of the connections to the backend of one route, as operators are told it, and whether it is lost.
+"""The state of the connections to the backend of one route, for operators, and the decision that a backend is lost.
 
 A backend is lost if a connection over which it had said something ended by itself, and no connection stands once
 `reconnect_grace` is over. Then a gateway with `--exit-on-backend-loss` ends. A backend that was never reached may still
@@ -18,19 +18,19 @@ class BackendStatus(Struct, kw_only=True):
     """Numbers of connections to a backend, and why the last one failed. Each connection counts itself here."""
 
     wanted: int = 0
-    """Connections that are made, or are tried again and again until they are."""
+    """Connections that are established, or that are tried until they are."""
     connected: int = 0
-    """Connections that stand."""
+    """Established connections."""
     heard: int = 0
-    """Connections that stand and over which the backend has said something."""
+    """Established connections over which the backend has sent something."""
     attempts: int = 0
     """Attempts to connect since the start."""
     lost: int = 0
     """Failed attempts and lost connections since the start."""
     dropped: int = 0
-    """Connections that ended by themselves after the backend had said something."""
+    """Connections that the gateway did not close, lost after the backend had sent something."""
     fault: str = ""
-    """The reason why the last connection failed or was lost; "" once the backend has said something."""
+    """The reason why the last connection failed or was lost; "" once the backend has sent something."""
     fault_at: int = 0
     """Time of that fault in nanoseconds since 1970."""
 
@@ -69,5 +69,5 @@ class BackendLosses:
         return None
 
     def note_reachable(self, name: str, now: float) -> None:
-        """Note that this backend accepts connections: it is looked at again after another grace."""
+        """Note that this backend accepts connections. It is checked again after another `reconnect_grace`."""
         self._since[name] = now

@@ -1,6 +1,6 @@
-"""A backend that can be dialled, and what operators are told of the connections to it.
+"""A backend that can be dialled, and the logs and counters of the connections to it.
 
-Each change is logged, not each attempt. A connection over which the backend has said nothing counts as a failure: for
+Each change is logged, not each attempt. A connection over which the backend has sent nothing counts as a failure: for
 the circuit of its upstream, if the route has several, and for the attempts that the route may make.
 """
 
@@ -74,7 +74,7 @@ class ConnectionReport:
             self.endpoint = self._target.failover.endpoint
 
     def note_unused(self) -> None:
-        """Note that a connection is closed at once: nobody needs it any more."""
+        """Note that a new connection is closed immediately, because it is not needed any more."""
         if self._target.failover is not None:
             self._target.failover.note_end("")
 
@@ -96,14 +96,17 @@ class ConnectionReport:
         self._complaint = complaint
 
     def note_lost(self, text: str, reason: str, *, is_wrong: bool) -> None:
-        """Note that a connection was lost, before it is closed; of a backend of another dialect that was logged."""
+        """Note that a connection was lost, before it is closed. If the dialect `is_wrong`, that was logged."""
         if not is_wrong:
             self._complaint = ""
             self._log("warning", "backend lost, connecting again", **({"cause": reason} if reason else {}))
         self._target.status.note_fault(f"{text}: {reason}" if reason else text, self._clock())
 
     def note_end(self, *, heard: bool, by_peer: bool) -> None:
-        """Note that a connection is closed: whether the backend had said anything, and whether it ended it."""
+        """Note that a connection is closed.
+
+        `heard`: the backend had sent something. `by_peer`: the backend ended the connection.
+        """
         status = self._target.status
         status.connected -= 1
         status.heard -= heard

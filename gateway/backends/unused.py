@@ -1,10 +1,10 @@
-"""The sessions that their backend has and that nobody uses here: their list rows, and those that live for a while.
+"""Sessions of a backend that no client uses: their list rows, and those that events of the backend have created.
 
 A pando names its sessions once for each connection, and never again. It may have thousands of them. So its list makes
 no session: each row is kept, like that of a session that the gateway has forgotten. Clients see all of them in lists.
 A session is made when a client names it, or when the backend tells something of it.
 
-A backend may tell of ever more sessions. So there are at most ANNOUNCED_MAX of them: with one more, the first is
+A backend may announce any number of sessions. At most ANNOUNCED_MAX of them are kept: with one more, the first is
 forgotten. Its row stays in lists, and it is made again with the next event or client that names it.
 """
 
@@ -43,7 +43,10 @@ MAKES_NO_SESSION = (HistorySnapshot, SessionClosed)
 
 
 class UnusedRows:
-    """The rows by every name under which clients know their sessions. `on_removed` is called with the id of each."""
+    """List rows of unused sessions, found by every name that clients have for a session.
+
+    `on_removed` is called with the id of each removed row.
+    """
 
     def __init__(
         self,
@@ -107,7 +110,7 @@ class AnnouncedSessions:
         remember(self._deleted, name, None, DELETED_KEPT)
 
     def may_announce(self, name: str, told: Sequence[Event]) -> bool:
-        """Return True if an unknown session may be made, because the backend told these events of it."""
+        """Return True if these events of the backend may create an unknown session."""
         if any(isinstance(event, SessionUpdated) for event in told):
             self._deleted.pop(name, None)
         makes = not all(isinstance(event, MAKES_NO_SESSION) for event in told)
@@ -122,7 +125,7 @@ class AnnouncedSessions:
 
 
 class RememberingOpener(SessionOpener):
-    """A backend that names its sessions once for each connection. The rows of those that nobody uses are kept."""
+    """A backend that names its sessions once for each connection. The rows of unused sessions are kept."""
 
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
         super().__init__(sessions, make_backend)
@@ -146,7 +149,7 @@ class RememberingOpener(SessionOpener):
         """Make the session that the backend calls `name`."""
 
     def _describe(self, session: Session, row: SessionSummary) -> None:
-        """Take over the backend's description of a session."""
+        """Update a session from the backend's list row."""
         state = session.state
         state.listed = row
         state.title = row.title or state.title

@@ -105,7 +105,7 @@ class Upstream:
         self._connect_now()
 
     def attach(self, state: SessionState) -> None:
-        """Name the session to the backend now; without a connection this happens once there is one."""
+        """Attach the translator to this session now, or once the connection is established."""
         if self._link is not None and self._link.alive:
             self._link.attach(state, "")
 
@@ -115,7 +115,7 @@ class Upstream:
             self._translator.detach(state)
 
     def fail(self, error: Exception) -> None:
-        """Disconnect the backend, because work that it caused failed through our own fault."""
+        """Disconnect the backend after work for it raised this exception."""
         if self._link is not None:
             self._link.fail(error)
 
@@ -134,13 +134,13 @@ class Upstream:
         self._wanted.set()
         link = self._link
         if self.is_spare:
-            self._link = None  # nothing waits for it, and a command that comes now waits for the next connection
+            self._link = None  # a command that comes now waits for the next connection
         if link is not None:
             link.end(CloseReason.DONE)
 
     @property
     def is_spare(self) -> bool:
-        """True if the connection stands, and its session loses nothing when it is closed and made again."""
+        """True if the connection is established, and its session loses nothing when it is closed and made again."""
         is_up = self._link is not None and self._link.alive
         return is_up and self._translator is not None and self._translator.may_be_closed()
 
@@ -181,7 +181,7 @@ class Upstream:
             self._target.status.wanted -= 1
 
     def _note_unreachable(self, error: OSError) -> None:
-        """Fail what waits for a backend that cannot be reached."""
+        """Fail the commands that wait for a backend that cannot be reached."""
         late = f"no connection within {self._services.limits.connect_deadline:g} s"
         self._report.note_unreachable(full_reason(error) or late)
         unsent, self._waiting = self._waiting, []
@@ -190,7 +190,7 @@ class Upstream:
         self._may_go_on = self._session.lost(text, unsent, cause)
 
     def _is_in_grace(self) -> bool:
-        """Return True while a turn that was open when the connection was lost may be found again."""
+        """Return True while a turn that was open when the connection was lost may be recovered."""
         grace = int(self._services.limits.reconnect_grace * NS)
         return self._lost_at is not None and self._services.monotonic() - self._lost_at < grace
 
@@ -238,7 +238,10 @@ class Upstream:
         return True
 
     def _give_up(self, first: FirstFrames) -> None:
-        """Disconnect a backend that speaks another dialect; what waits for it fails with these words."""
+        """Disconnect a backend that speaks another dialect.
+
+        The commands that wait for it fail with the complaint of `first`.
+        """
         if first is self._first and self._link is not None:  # else they are those of an earlier connection
             self._report.note_wrong_dialect(first)
             self._link.end(CloseReason.PROTOCOL, f"it {first.complaint(quoted=False)}")

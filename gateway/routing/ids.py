@@ -10,12 +10,12 @@ from dragoman.mappings.named_uuid import named_uuid
 
 
 def session_id(route: str, endpoint: str) -> str:
-    """Return the id of the one session behind `endpoint`, or of another thing that has a name in a route."""
+    """Return an id derived from a route and a name: that of the only session at `endpoint`, or of a pod."""
     return named_uuid(NAMESPACE_URL, f"dragoman:{route}:{endpoint}")
 
 
 def canonical_id(route: str, name: str) -> str:
-    """Return the canonical id of a backend's `name`: a UUID is taken as it is, bare or after `thread-`."""
+    """Return the canonical id for a backend's session `name`: its UUID, bare or after `thread-`, else a derived one."""
     try:
         return str(UUID(name.removeprefix("thread-")))
     except ValueError:
@@ -23,5 +23,5 @@ def canonical_id(route: str, name: str) -> str:
 
 
 def agent_id(route: str) -> str:
-    """Return the agent of a route's sessions, used if its upstream names none (docs/design.md, section 5)."""
+    """Return the agent id of a route's sessions, used if its upstream names no agent (docs/design.md, section 5)."""
     return named_uuid(NAMESPACE_URL, f"dragoman:{route}")

@@ -1,7 +1,7 @@
-"""The memory for sessions beyond the life of their route's router: their owners, and which ones clients deleted.
+"""Facts about sessions that outlive the router of their route: their owners, and which ones clients deleted.
 
-A reload may give a route another router, while the sessions of the former one go on. Several routes may lead to one
-backend. So all routers of a backend share what is known of its sessions.
+A reload may give a route another router, while the sessions of the former one continue. Several routes may have one
+backend. So all routers of a backend share these facts.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dragoman.gateway.routing.ids import canonical_id
 from dragoman.mappings.bounded import remember
 
 REMEMBERED_MAX = 10_000
-"""Names that are remembered, of which each session has two or three.
+"""Maximum number of remembered names; each session has two or three.
 
-So many UUIDs take 1.3 MB in both tables, and a further one 3 us (0.3 ms if its table is rebuilt).
+This many UUIDs take 1.3 MB in both tables. To add one takes 3 us (0.3 ms if its table is rebuilt).
 """
 
 
@@ -29,13 +29,16 @@ class KnownSessions:
 
 
 class KnownBackends:
-    """The known sessions of each backend, as long as a router uses them."""
+    """The KnownSessions of each backend, kept as long as a router uses them."""
 
     def __init__(self) -> None:
         self._sessions = WeakValueDictionary[frozenset[str], KnownSessions]()
 
     def sessions_of(self, upstreams: Sequence[Endpoint]) -> KnownSessions:
-        """Return the known sessions of these upstreams, and of all that share one of them in any options."""
+        """Return the KnownSessions of these upstreams.
+
+        Routes whose upstreams share an endpoint, with any options, share it.
+        """
         addresses = frozenset(f"{one.dialect}+{one.transport}:{one.address}" for one in upstreams)
         known = next((known for others, known in self._sessions.items() if others & addresses), None)
         self._sessions[addresses] = known = known or KnownSessions()
@@ -43,14 +46,14 @@ class KnownBackends:
 
 
 class PastSessions:
-    """The known sessions of a backend, as one route names them."""
+    """The KnownSessions of a backend, with the ids that one route has for the sessions."""
 
     def __init__(self, route: str, known: KnownSessions) -> None:
         self._route = route
         self._known = known
 
     def hide(self, names: Iterable[str]) -> None:
-        """Hide the sessions of these names from all clients: a client deleted them, and their backend keeps them."""
+        """Hide the sessions with these names from all clients: a client deleted them, but the backend has them."""
         for name in names:
             remember(self._known.deleted, name, None, REMEMBERED_MAX)
 

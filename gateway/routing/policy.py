@@ -2,8 +2,8 @@
 (docs/design.md, section 5, "Identity").
 
 A session belongs to the principal that opened it; the owner "" means nobody yet. A principal that may not see a session
-is answered as if the session did not exist. The quota is asked where a session is made for a client, so a client that
-uses an existing session is never refused.
+is answered as if the session did not exist. The quota is checked when a session is created for a client, so a client
+that uses an existing session is never refused.
 """
 
 from __future__ import annotations
@@ -46,31 +46,32 @@ class Policy:
                 watcher()
 
     def sees(self, principal: str, state: SessionState) -> bool:
-        """Return True if the principal is told of the session, and may attach to it and answer its questions."""
+        """Return True if the principal may see the session, attach to it and answer its questions."""
         return self.sees_all or self.opens(principal, state)
 
     def publishes(self, state: SessionState) -> bool:
-        """Return True if every subscriber is told of the session, once its backend has opened it.
+        """Return True if the session is published to all subscribers: the policy hides no session, and the backend has
+        opened it.
 
-        Nobody knows who the subscribers are. A backend that is one session is open from the beginning.
+        A subscriber has no principal. A backend that is one session is open from the beginning.
         """
         opened = self._upstream.single_session or state.backend_ids is not None
         return opened and self.sees("", state)
 
     def opens(self, principal: str, state: SessionState) -> bool:
-        """Return True if the principal gets this session when it opens one and the backend has no other."""
+        """Return True if the principal may get this session when it opens a session and the backend has no other."""
         return self._open_to_all or state.owner in ("", principal)
 
 
-class Refused(Exception):  # noqa: N818  # an answer to a client, and no error of ours
-    """The refusal of what a client asked for, with the failure that the client is told."""
+class Refused(Exception):  # noqa: N818  # an answer to a client, not an error
+    """Raised to refuse a client's command, with the failure for the client."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.text)
         self.failure = failure
 
     def tell(self, client: Client, command: Command) -> None:
-        """Answer the command of a client with the refusal, and note that in the audit log."""
+        """Send the failure as the answer to the command, and write a line of the audit log."""
         audit.refuse(client, self.failure.text, command=type(command).__name__)
         client.send([Reply(request=command.request, failure=self.failure)])
 
@@ -107,7 +108,7 @@ class SessionQuota:
         raise Refused(Failure(cause="busy", text=text))
 
     def note_owner(self, state: SessionState) -> None:
-        """Count a session as one of its owner, if it has one now."""
+        """Count a session for its owner, if it has one."""
         if self._owners.get(state.id, "") != state.owner:
             self.forget(state.id)
             if state.owner:
@@ -115,7 +116,7 @@ class SessionQuota:
                 self._counts[state.owner] += 1
 
     def forget(self, session: str) -> None:
-        """Stop counting a session: it is over, or has another id now."""
+        """Stop counting a session that has ended, or that has another id now."""
         owner = self._owners.pop(session, None)
         if owner is None:
             return

@@ -10,7 +10,7 @@ from dragoman.mappings.canonical import Event
 
 
 class Publications:
-    """The subscribers of a route, and the sessions that its policy lets them see."""
+    """The subscribers of a route, and the sessions that its policy publishes to them."""
 
     def __init__(self, index: SessionIndex, policy: Policy) -> None:
         self._index = index
@@ -24,7 +24,7 @@ class Publications:
         return len(self._published)
 
     def add_link(self, link: Link) -> None:
-        """Tell `link` of everything that happens from now on in the sessions that are published."""
+        """Send `link` all further events of the published sessions."""
         self._links.append(link)
         for own in list(self._published):
             session = self._index.live_session(own)
@@ -35,13 +35,13 @@ class Publications:
         self._links.remove(link)
 
     def send(self, event: Event) -> bool:
-        """Send every subscriber an event that belongs to no session; return False if there is none."""
+        """Send an event that belongs to no session to every subscriber; return False if there is no subscriber."""
         for link in self._links:
             link.send([event])
         return bool(self._links)
 
     def note_session(self, session: Session) -> None:
-        """Count a session that is new, has changed or is over as published, or stop counting it."""
+        """Update the set of published sessions after this session was created, has changed or has ended."""
         if session in self._index and self._policy.publishes(session.state):
             self._published.add(session.state.id)
         else:
@@ -58,7 +58,7 @@ class Publications:
             session.presence.detach(link)
 
     def _regroup(self) -> None:
-        """Publish or withdraw each session by the rules that a reload has changed."""
+        """Publish or withdraw each session after a reload has changed the policy."""
         for session in self._index:
             self.note_session(session)
             self.update_session(session)

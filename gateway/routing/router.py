@@ -1,8 +1,8 @@
-"""Bring each command of a downstream link to the session that it means (docs/design.md, section 5).
+"""Pass each command of a client's link to the session that it concerns (docs/design.md, section 5).
 
 Each route has one router. It answers what needs no session (ping, lists), opens and finds sessions, and attaches links
 to them. A client that names no session means the one of its listener. A foreign session is answered exactly like an
-unknown one (routing/policy.py). Which sessions the backend has is asked of its kind (backends/kind.py).
+unknown one (routing/policy.py). The kind of backend knows which sessions the backend has (backends/kind.py).
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ from dragoman.mappings.dialect import Burst, Dialect
 if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Recorder
 
-LEFT_AT_ONCE = 16  # sessions that a client which is gone leaves at once: each takes 50 to 80 us
+LEFT_AT_ONCE = 16  # sessions from which a client that has left is detached at once: each takes 50 to 80 us
 
 OF_THE_BACKEND = (*CONFIGURATION, PromptOnce, StoreWrite)
-"""Commands that concern no session, unless they name one."""
+"""Commands for the backend as a whole, unless they name a session."""
 
 TOO_MANY_WAIT = "too many commands wait until the sessions of the backend are known (`pending_commands`)"
 
 
 class Router:
-    """Brings commands to the sessions of one route.
+    """Passes commands to the sessions of one route.
 
-    `upstream` is how the backend behaves, and `make_kind` returns what knows which sessions it has. `services` are
-    those of new links and sessions, with the limits of the route. `known` is shared with other routers of the backend.
+    `upstream` is the dialect of the backend, and `make_kind` returns its BackendKind. `services` are those of new links
+    and sessions, with the limits of the route. `known` is shared with other routers of the backend.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Router:
         return self._all.publications.count
 
     async def end_turns(self, links: Collection[Link], why: str) -> None:
-        """Fail each open turn without other clients, in turn with the work of others; drop its further events."""
+        """Fail each open turn that has no other clients, in turn with other work; drop its further events."""
         leaving, failure = {link.id for link in links}, Failure(cause="upstream_lost", text=why)
         for session in list(self.busy):
             await self.services.queue.departures.wait_for_turn()
@@ -116,23 +116,26 @@ class Router:
                 session.deliver(session.form.cut("failed", failure, now, discard=True), now)
 
     def change_route(self, route: Route, services: Services) -> None:
-        """Open new sessions with these options and limits; sessions that are open keep theirs.
+        """Open new sessions with these options and limits; open sessions keep theirs.
 
-        Who may see a session changes at once.
+        Changes of access apply immediately.
         """
         self.route = route
         self.services = services = services.for_route(route)
         self._all.change_route(route, services)
 
     async def stop(self) -> None:
-        """Stop every session: the gateway ends. The backend comes first, because it may tell of ever new sessions."""
+        """Stop every session. The backend is closed first, because it may announce new sessions without end."""
         self.backend.close()
         await self._all.stop()
 
     # -- links -----------------------------------------------------------------------------------------
 
     def connected(self, link: Link) -> None:
-        """Greet a peer. A dialect whose backends hold one session is shown the session of its listener at once."""
+        """Greet a peer.
+
+        A client of a dialect whose backends have one session is attached to the session of its listener.
+        """
         link.greet()
         if link.publishes:
             self._all.publications.add_link(link)
@@ -165,7 +168,7 @@ class Router:
         session.presence.enter(link)
 
     def _listener_session(self, link: Link) -> Session | None:
-        """Return the session that all clients of a listener share; None if its backend has none for it now."""
+        """Return the session that all clients of the link's listener share; None if the backend has none for it now."""
         ingress = link.ingress
         known = self._all.listener_sessions.find_session(ingress)
         if known is not None and self.backend.leads_to(known):
@@ -177,7 +180,7 @@ class Router:
         return session
 
     def leave_some(self, link: Link) -> None:
-        """Detach a peer that has gone from the next LEFT_AT_ONCE of its sessions: so many are done in one turn."""
+        """Detach a peer that has left from at most LEFT_AT_ONCE of its sessions."""
         for own in list(islice(link.sessions, LEFT_AT_ONCE)):
             del link.sessions[own]
             if (session := self._all.index.live_session(own)) is not None:
@@ -185,14 +188,14 @@ class Router:
         self.services.queue.spend(LEFT_AT_ONCE * LEAVE)
 
     def gone(self, link: Link) -> None:
-        """Detach a peer that went away, and drop those of its sessions that nobody has used."""
+        """Detach a peer that has left from its sessions, and drop those that were never used."""
         if link.publishes:
             self._all.publications.remove_link(link)
         self._all.gone(link)
         self._catching_up.discard(link.id)
 
     def drained(self, link: Link) -> None:
-        """Deliver the events that were kept for a peer, which has now read everything that it was sent."""
+        """Deliver the events that were held back for a slow peer, after it has read everything that it was sent."""
         if link.behind and link.id not in self._catching_up:
             self._catching_up.add(link.id)
             link.add_work(self._catch_up(link))
@@ -205,7 +208,7 @@ class Router:
             self._catching_up.discard(link.id)
 
     def receive(self, link: Link, bursts: list[Burst[Command]]) -> None:
-        """Act on commands of a peer. A peer that speaks before it was shown anything is shown what there is."""
+        """Perform commands of a peer. A peer that has not been attached yet is attached first."""
         if link.dialect.single_session and (own := self._all.listener_sessions.find_session(link.ingress)) is not None:
             own.pending.admit(link)
         for burst in bursts:
@@ -215,7 +218,7 @@ class Router:
     # -- commands --------------------------------------------------------------------------------------
 
     def _perform(self, link: Link, command: Command) -> None:
-        """Act on a command of a peer, if it is still there and its roles allow it."""
+        """Perform a command of a peer, if the peer is still connected and its roles allow the command."""
         if link.alive and link.tap is not None:
             link.tap.note_command(command)
         if not link.alive or not (link.roles is None or self._is_allowed(link, link.roles, command)):
@@ -283,7 +286,7 @@ class Router:
             session.commands.act(link, command)
 
     def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
-        """Detach this client, and end its backends if the route says so (docs/translation.md, rule 3.16)."""
+        """Detach this client, and shut its backends down if the route allows that (docs/translation.md, rule 3.16)."""
         used = self._all.index.live_sessions(link.sessions) if self.route.shutdown == "backend" else []
         for session in used:
             session.in_flight.forward(None, command)
@@ -293,7 +296,7 @@ class Router:
         self._events.on_shutdown(link)
 
     def _ask_of_backend(self, link: Link, command: Command) -> None:
-        """Pass on a command without a session."""
+        """Send a command that belongs to no session to the backend."""
         if self.upstream.commands.can_write_type(type(command)):
             self.backend.control().in_flight.forward(link, command)
         else:

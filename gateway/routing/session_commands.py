@@ -1,7 +1,7 @@
 """The commands of clients about sessions: list, open, resume, show and delete them.
 
-A session of another principal is answered exactly like an unknown one. A list has the sessions that are open here, and
-those that the backend has. A client whose listener shows one session gets that, or what its listener's directory has.
+A session of another principal is answered exactly like an unknown one. A list has the open sessions and those that the
+backend has. A client whose listener shows one session gets that session, or those in its listener's directory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dragoman.mappings.canonical.events import Reply, SessionActivated, SessionC
 from dragoman.mappings.canonical.values import Failure, SessionSummary, is_said
 
 ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
-"""The words of a real pando, the one dialect whose clients choose ids."""
+"""The error text of a real pando; only pando clients choose ids."""
 
 
 class SessionCommands:
@@ -55,7 +55,7 @@ class SessionCommands:
         return None
 
     def act_late(self, link: Link, command: Command, session: Session) -> None:
-        """Act on a command that waited, in its session or in the one to which the client has gone over meanwhile."""
+        """Perform a command that has waited in its session, or in the session to which the client was moved."""
         if link.alive:
             (self.find_session(link, command.session) or session).commands.act(link, command)
 
@@ -76,13 +76,13 @@ class SessionCommands:
         return session.questions.is_typed_answer(link, command)
 
     def find_named(self, name: str) -> Session | None:
-        """Return the session of this name and of any owner; a forgotten session may be restored."""
+        """Return the session with this name, whoever owns it; restore a forgotten one if possible."""
         return self._sessions.index.find_session(name) or self._backend.find_session(name)
 
     def show_session(
         self, link: Link, session: Session, request: str, agent: str = "", *, awaits_history: bool = True
     ) -> None:
-        """Answer with a session, and attach the client to it; the history is awaited if it is a part of the answer."""
+        """Answer with a session, and attach the client to it. Await the history if it is a part of the answer."""
         if awaits_history and link.dialect.answers_with_history:
             show = partial(self.show_session, link, session, request, agent, awaits_history=False)
             self._sessions.claim(link, session)
@@ -119,7 +119,7 @@ class SessionCommands:
             self._show_opened(link, command, lambda: self._backend.open_session(link, command))
 
     def resume_session(self, link: Link, command: ResumeSession) -> None:
-        """Show a client the session that it resumes, or let the backend change or find the session."""
+        """Show a client the session that it resumes, or let the backend find or change the session."""
         session, upstream = self.find_session(link, command.session), self._sessions.upstream
         may_open = link.roles is None or "open" in link.roles
         may_change = may_open and link.dialect.name == upstream.name
@@ -142,7 +142,10 @@ class SessionCommands:
     def _show_opened(
         self, link: Link, command: OpenSession | ResumeSession, find: Callable[[], Session | None]
     ) -> None:
-        """Show the session that `find` returns, or answer why there is none; with None the backend is asked."""
+        """Show the client the session that `find` returns (None: the backend was asked).
+
+        Answer with a Refused of it.
+        """
         try:
             session = find()
         except Refused as refused:
@@ -153,7 +156,7 @@ class SessionCommands:
         ledger, upstream = self._sessions.services.ledger, self._sessions.upstream
         answered = self._backend.without_choice(command)
         ledger.count_partial(link.dialect, upstream, [answered], commands=True)  # the gateway answers it
-        if session.state.id not in link.sessions:  # a repeated open does nothing, and can be had without end
+        if session.state.id not in link.sessions:  # a repeated open has no effect, and may come without end
             audit.note("open", link, session=session.state.id)
         agent = self._backend.agent_of(session, command.agent)
         session.state.agent = agent or session.state.agent
@@ -165,7 +168,7 @@ class SessionCommands:
         self.show_session(link, session, command.request, agent, awaits_history=not is_new)
 
     def get_session(self, link: Link, command: GetSession) -> None:
-        """Answer a client that looks at a session, or let the backend answer it."""
+        """Answer a client that asks about a session, or let the backend answer."""
         session = self.find_session(link, command.session)
         if session is not None:
             self.show_session(link, session, command.request)
@@ -180,7 +183,7 @@ class SessionCommands:
                 link.send([Reply(request=command.request, failure=refused.failure)])
 
     def describe_own(self, link: Link, command: AboutPods) -> None:
-        """Answer a client whose listener shows one session: with that, or with those of the listener's directory."""
+        """Answer a client whose listener shows one session with that session, or with those of the directory."""
         own = self._sessions.listener_sessions.find_session(link.ingress)
         if own is not None and link.ingress.about_pods is not None:
             sees = partial(self._sessions.policy.sees, link.principal)
@@ -228,7 +231,7 @@ class SessionCommands:
     # -- lists -----------------------------------------------------------------------------------------
 
     def list_sessions(self, link: Link, command: ListSessions) -> None:
-        """Answer with a page, once the backend has told the sessions that it has."""
+        """Answer with a page of the list, once the backend has listed its sessions."""
         self._backend.list_sessions(link, command, lambda rows: self._tell_page(link, command, rows))
 
     def _tell_page(self, link: Link, command: ListSessions, rows: Rows) -> None:
@@ -265,7 +268,7 @@ class SessionCommands:
         return open_rows, others
 
     def _find_open(self, row: SessionSummary) -> Session | None:
-        """Return the session of a row that is open here: under the id that its backend gave it, or an older one."""
+        """Return the open session of a row, found by the id that its backend gave it or by an older id."""
         names = (row.session, *self._sessions.upstream.public_ids(row.session, row.ext))
         return next(filter(None, map(self._sessions.index.find_session, names)), None)
 
@@ -280,5 +283,5 @@ class SessionCommands:
 
 
 def refuse_unknown(link: Link, command: Command) -> None:
-    """Answer a command whose session nobody knows, or that the client may not see."""
+    """Answer a command whose session is unknown, or is hidden from the client."""
     link.send([Reply(request=command.request, failure=not_found(command.session))])

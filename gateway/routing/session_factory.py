@@ -1,4 +1,4 @@
-"""Make the sessions of a route, with the options of the route in their first state."""
+"""Build the sessions of a route, with the options of the route in their first state."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
 
 
 class SessionFactory:
-    """Makes sessions with the options, limits and upstream dialect of a route, recorded if there is a `recorder`.
+    """Builds sessions with the options, limits and upstream dialect of a route.
 
-    `observer` observes all of them.
+    They are recorded if there is a `recorder`, and all have the same `observer`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SessionFactory:
     ) -> Session:
         """Return a session with the backend that `connect` makes.
 
-        `owner` is that of a forgotten session with the same id.
+        `owner` is the owner of a forgotten session with the same id.
         """
         state = self._state(id, name, ids, owner)
         recorder = self._recorder.record_session(state) if self._recorder is not None else None

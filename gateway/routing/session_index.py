@@ -11,13 +11,16 @@ from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Dialect
 
 NAME_SIZE = 1024  # characters of a name: ids of real backends have 36 to 60
-NAMES_MAX = 1024  # names of one session: who opens the one session of a backend chooses another each time
+NAMES_MAX = 1024  # names of one session: each client that opens the only session of a backend may choose a name
 
 Rows = Sequence[SessionSummary]
 
 
 class SessionIndex:
-    """All sessions that live. A client's dialect shows a session under ids of its own: those are names too."""
+    """The live sessions of a route by name.
+
+    The ids under which a dialect shows a session to its clients are names, too.
+    """
 
     def __init__(self, dialects: Callable[[], Mapping[str, Dialect]]) -> None:
         self._dialects = dialects()  # it grows while the process runs
@@ -33,7 +36,7 @@ class SessionIndex:
         return self._sessions.get(session.state.id) is session
 
     def add(self, session: Session) -> None:
-        """Add a new session, or the names that its backend or a client gave it; those that it had stay."""
+        """Add a session, or add the names that its backend or a client gave it since; older names stay valid."""
         state = session.state
         self._sessions[state.id] = session
         names = [state.id]
@@ -46,22 +49,25 @@ class SessionIndex:
             self._name(session, given, name)
 
     def add_name(self, session: Session, name: str) -> None:
-        """Accept one more name for a session that lives; the names shown to clients are never the oldest."""
+        """Add a name to a live session.
+
+        The names that clients are shown are moved to the end, so that they are dropped last.
+        """
         given = self._given[session.state.id]
         self._name(session, given, name)
         self.add(session)
 
     def move_names(self, session: Session, other: Session) -> None:
-        """Let the names of a session that is about to end lead to another one."""
+        """Assign the names of a session that is about to end to another session."""
         names, self._given[session.state.id] = self.names(session), {}
         for name in names:
             del self._names[name]
             self.add_name(other, name)
 
     def _name(self, session: Session, given: dict[str, None], name: str) -> None:
-        """Name a session, unless another one that lives has the name: links would be attached to both.
+        """Add a name to a session, unless another live session has it: links would be attached to both.
 
-        A longer name is left out, because a backend or client may give others without end.
+        A name of more than NAME_SIZE characters is left out, because a backend or client may send others without end.
         """
         if len(name) > NAME_SIZE or self._names.setdefault(name, session) is not session:
             return
@@ -82,17 +88,17 @@ class SessionIndex:
             del self._names[name]
 
     def live_sessions(self, ids: Iterable[str]) -> list[Session]:
-        """Return the sessions with these ids, without those that are over."""
+        """Return the sessions with these ids that have not ended."""
         return [session for own in ids if (session := self._sessions.get(own)) is not None]
 
     def live_session(self, id: str) -> Session | None:
-        """Return the session with this id, None if it is over."""
+        """Return the session with this id; None if it has ended."""
         return self._sessions.get(id)
 
     def find_session(self, name: str) -> Session | None:
-        """Return the session that some client knows by this name.
+        """Return the session with this name, or None.
 
-        A reload may have added a listener of another dialect: then each session gets its names in that dialect, too.
+        If a reload has added a listener of another dialect, each session first gets its names in that dialect.
         """
         found = self._names.get(name)
         if found is None and self._named_in < len(self._dialects):
@@ -106,8 +112,8 @@ class SessionIndex:
 def completed(session: Session, row: SessionSummary, *, stored: bool = False) -> SessionSummary:
     """Return the row of an open session, completed by the backend's own row.
 
-    With `stored`, the backend answers histories: a list counts the messages that it has, and not what was said here,
-    unless it has forgotten them.
+    With `stored`, the backend answers requests for histories. Then its own count of messages is listed instead of the
+    session's, unless the backend has forgotten them.
     """
     own, counts = session.summary(), stored and session.state.forgotten is None
     return structs.replace(

@@ -1,6 +1,7 @@
 """The list of a route's sessions, newest first, in pages (docs/design.md, section 5).
 
-A page costs what it shows, not what there is. So the sessions are kept in the order of their last change:
+The cost of a page depends on its size, not on the number of sessions. So the sessions are kept in the order of their
+last change:
 
     a session is new or has changed   its id is noted; a token or a turn costs nothing more
     a list is asked for               the noted sessions are placed again, then one page is taken from the order
@@ -8,8 +9,9 @@ A page costs what it shows, not what there is. So the sessions are kept in the o
     a session is forgotten            its last row takes its place, if the backend still has the session
     a backend lists a session         its row gets a place, and no session is made
 
-A principal that sees only its own sessions has an order of its own. Sessions without a message or a title are kept
-apart, because most clients are not shown them. Long work is done in slices, between which other links are served.
+A principal that sees only its own sessions has an order of its own. *Silent* sessions, without a message or a title,
+are kept apart, because most clients are not shown them. Long work is done in slices, between which other links are
+served.
 """
 
 from __future__ import annotations
@@ -35,9 +37,12 @@ PAGE = 4096  # units of a page beside its rows: about 40 us, with its frame and 
 CHUNK = 64  # sessions that are taken from the order at a time: it may change between two slices
 
 RowPlace = tuple[int, int, str]
-"""The place of a session: its negative time, a number that is its own, and its id."""
+"""The sort key of a session: its negative time, a unique number, and its id."""
 RowGroup = tuple[str, bool]
-"""An owner, and whether every client is shown the session. The owner is "" where all principals see all sessions."""
+"""The owner of sessions, and True if every client is shown them (False: silent sessions).
+
+The owner is "" if all principals see all sessions.
+"""
 FIRST: RowPlace = (-(1 << 64), 0, "")
 
 
@@ -85,26 +90,26 @@ class SessionList:
         policy.watch(self._regroup)
 
     def note_changed(self, id: str) -> None:
-        """Note that the session with this id, if it is open here, may have another place."""
+        """Note that the position of the session with this id, if it is open here, may have changed."""
         if self._index.live_session(id) is not None:
             self.changed.add(id)
 
     def _regroup(self) -> None:
-        """Give each session a new place: a reload has changed who sees which."""
+        """Sort all sessions again, after a reload has changed who may see them."""
         self.changed.update(session.state.id for session in self._index)
         for own, kept in self._kept.items():
             if self._index.live_session(own) is None:
                 self._place_row(*kept)
 
     def forget(self, id: str) -> None:
-        """Remove a session that is over, or has another id now."""
+        """Remove a session that has ended, or that has another id now."""
         self.changed.discard(id)
         self._remove(id)
         if id in self._kept:
             self._place_row(*self._kept[id])
 
     def keep_row(self, owner: str, row: SessionSummary) -> None:
-        """List this row of a session that its backend has, and that is not open here or is about to be forgotten."""
+        """Add the row of a session of the backend that is not open here, or is about to be forgotten."""
         self._kept[row.session] = owner, ListedRow(row=row)
         if self._index.live_session(row.session) is None:
             self._place_row(owner, self._kept[row.session][1])
@@ -183,7 +188,7 @@ class SessionList:
     # -- one page --------------------------------------------------------------------------------------
 
     def _start(self, wanted: WantedPage) -> tuple[RowPlace, list[ListedRow]] | None:
-        """Return the place after which the page begins, and the rows of the backend from there; None if unknown."""
+        """Return the position before the page, and the backend's rows from there; None for an unknown cursor."""
         described = sorted([*wanted.open_rows.values(), *wanted.other_rows], key=_age)
         cursor = wanted.command.cursor
         if not cursor:
@@ -201,7 +206,7 @@ class SessionList:
         return {""} if self._policy.sees_all else {"", wanted.principal}
 
     def _own_rows(self, wanted: WantedPage, after: RowPlace) -> Iterator[ListedRow]:
-        """Yield the rows of the open sessions that the client sees, after this place."""
+        """Yield the rows of the open sessions that the client may see, after the position `after`."""
         shown = (True, False) if wanted.silent else (True,)
         groups = [(owner, is_shown) for owner in self._owners(wanted) for is_shown in shown]
         walks = [self._walk(group, after) for group in groups]
@@ -216,7 +221,7 @@ class SessionList:
                 yield listed
 
     def _walk(self, group: RowGroup, after: RowPlace) -> Iterator[RowPlace]:
-        """Yield the places of a group after this one."""
+        """Yield the positions of a group after `after`."""
         while order := self._orders.get(group):
             at = bisect_right(order, after)
             chunk = order[at : at + CHUNK]

@@ -70,7 +70,7 @@ class UnopenedSessions:
 
 
 class BusySessions:
-    """The busy sessions of a route, so that a gateway that stops asks no other."""
+    """The busy sessions of a route, for which a gateway that stops waits."""
 
     def __init__(self) -> None:
         self._busy: set[Session] = set()
@@ -93,7 +93,7 @@ class BusySessions:
             self._finished.set()
 
     async def finish(self) -> None:
-        """Return once each session that is busy now was not busy for a moment."""
+        """Return once each session that is busy now has been idle at least once."""
         self._awaited = set(self._busy)
         self._finished.clear()
         if self._awaited:
@@ -101,7 +101,7 @@ class BusySessions:
 
 
 class ListenerSessions:
-    """The session behind each listener, the listeners that lead to each session, and which sessions stay for them."""
+    """The session that each listener's clients share, and the sessions that are kept for listeners."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}  # endpoint of a listener -> the session behind it
@@ -109,7 +109,7 @@ class ListenerSessions:
         self._kept: set[Session] = set()  # sessions that are never forgotten
 
     def find_session(self, ingress: Ingress) -> Session | None:
-        """Return the session that clients of this listener share, None if nobody has connected to it yet."""
+        """Return the session that the clients of this listener share; None if no client has connected to it yet."""
         return self._sessions.get(ingress.endpoint)
 
     def assign(self, ingress: Ingress, session: Session) -> None:
@@ -119,7 +119,7 @@ class ListenerSessions:
         self._listeners.setdefault(session, []).append(ingress)
 
     def _release(self, ingress: Ingress) -> None:
-        """Separate a listener from the session behind it."""
+        """Forget the session that the clients of a listener share."""
         previous = self._sessions.get(ingress.endpoint)
         listeners = self._listeners.get(previous, []) if previous is not None else []
         if previous is not None and ingress in listeners:
@@ -128,7 +128,7 @@ class ListenerSessions:
                 del self._listeners[previous]
 
     def move(self, session: Session, other: Session) -> None:
-        """Let the listeners that lead to `session` lead to another one."""
+        """Assign the listeners of `session` to another session."""
         for ingress in self._listeners.pop(session, []):
             self.assign(ingress, other)
 
@@ -137,13 +137,13 @@ class ListenerSessions:
         self._kept.add(session)
 
     def remove_session(self, session: Session) -> None:
-        """Remove a session that is over: its listeners lead to no session now."""
+        """Remove a session that has ended, and forget it for its listeners."""
         self._kept.discard(session)
         for ingress in self._listeners.pop(session, ()):
             self._sessions.pop(ingress.endpoint, None)
 
     def is_reachable(self, session: Session) -> bool:
-        """Return True if clients may still come to a session that nobody has used."""
+        """Return True if clients may still attach to this unused session."""
         return session in self._listeners or session in self._kept
 
     def is_lasting(self, session: Session) -> bool:

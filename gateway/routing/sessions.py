@@ -1,4 +1,4 @@
-"""The sessions of one route: made, named, dropped, and shown to their clients (docs/design.md, section 5)."""
+"""Create, name and drop the sessions of one route, and attach clients to them (docs/design.md, section 5)."""
 
 from __future__ import annotations
 
@@ -43,15 +43,16 @@ class RouteEvents(Struct, frozen=True, kw_only=True):
     """Functions of the program that are called when something happens on a route."""
 
     on_run: Callable[[Session, Run], None] = do_nothing
-    """A session delivered these events, which are more than text."""
+    """Called when a session has delivered events other than text."""
     on_shutdown: Callable[[Link], None] = do_nothing
-    """A client said `shutdown`."""
+    """Called when a client sends `shutdown`."""
 
 
 class Sessions:
-    """The sessions of a route that live now. `upstream` is the dialect of their backend.
+    """The live sessions of a route.
 
-    `enter` shows a link the session behind its listener. `known` is what other routers know of the same backend.
+    `upstream` is the dialect of their backend. `enter` attaches a link to the session of its listener. `known` is
+    shared by all routers of the backend.
     """
 
     def __init__(
@@ -111,9 +112,8 @@ class Sessions:
     ) -> Session:
         """Return a new session that lives here. `connect` makes its backend, which is dialled when it is needed.
 
-        `principal` is the user who asks for it, None if the backend announces it. Raise Refused if there is no room.
-
-        If `session_ttl` passes without a client or a turn, the session is forgotten. One that a listener keeps only
+        `principal` is the user who asks for it, None if the backend announces it. Raise Refused if a limit is reached.
+        After `session_ttl` without a client or a turn the session is forgotten. A session that a listener keeps only
         closes its connection then.
         """
         if principal is not None:
@@ -126,7 +126,7 @@ class Sessions:
     def make_unopened(self, link: Link, connect: Callable[[Session], Backend]) -> Session:
         """Return a new session that gets its id, and is listed, once its backend has opened it for `link`.
 
-        Its id is the backend's own then (docs/translation.md, rule 3.1), so that it is the same after a restart.
+        The id is that of the backend (docs/translation.md, rule 3.1), so that it is the same after a restart.
         """
         self.quota.check(link.principal, len(self._unopened.sessions_of(link)))
         session = self._factory.make_unopened(connect)
@@ -155,7 +155,7 @@ class Sessions:
         return session
 
     def _opened(self, session: Session, name: str) -> Session:
-        """Name and list a session that its backend has opened. One that is open already is shown in its place."""
+        """Name and list a session that its backend has opened. If its id is in use, move its clients there."""
         own = canonical_id(self.route.name, name)
         known, link = self.index.find_session(own), self._unopened.client(session)
         if known is not None:
@@ -172,7 +172,7 @@ class Sessions:
         return session
 
     def rename_session(self, session: Session, own: str) -> None:
-        """List a session under the id that its backend has for it, and move everything there from the provisional one.
+        """List a session under its backend's id, and replace the provisional id everywhere.
 
         If it is listed under its provisional id, that id is announced as gone, but still accepted.
         """
@@ -194,14 +194,14 @@ class Sessions:
             self.index.add_name(session, name)
 
     def gone(self, link: Link) -> None:
-        """Detach a client that is gone. Drop its sessions that nobody has used or the backend has not opened yet."""
+        """Detach a client that has left. Drop its sessions that were never used, or that the backend has not opened."""
         for session in self._unopened.sessions_of(link):
             self.drop(session)
         for session in self.index.live_sessions(link.sessions):
             self.leave(link, session)
 
     def leave(self, link: Link, session: Session) -> None:
-        """Detach a client that is gone from a session, and drop that if nobody has used it."""
+        """Detach a client that has left from a session. Drop the session if it was never used."""
         session.presence.detach(link)
         if session.presence.vacant and not self.listener_sessions.is_reachable(session):
             self.drop(session)
@@ -213,9 +213,9 @@ class Sessions:
         end(session)
 
     def choose(self, link: Link, session: Session, name: str) -> None:
-        """Show `session` to clients of this dialect under the id by which one of them opens it.
+        """Show `session` to clients of the link's dialect under the id `name`, which one of them chose to open it.
 
-        The first id stays what they are shown: the client that chose it waits for it. Later ones are accepted, too.
+        Only the first chosen id is shown, because its client waits for it. Later ones are accepted, too.
         """
         if not name or link.dialect.session_ref is None:
             return
@@ -231,16 +231,16 @@ class Sessions:
             self._unopened.choose(session, link.dialect.name, name)
 
     def in_use(self, link: Link, name: str) -> bool:
-        """Return whether a session that lives, or waits for its backend, has this name already."""
+        """Return True if a live session, or one that waits for its backend, has this name."""
         known = (name, canonical_id(self.route.name, name))
         return any(map(self.index.find_session, known)) or self._unopened.is_chosen(link.dialect.name, name)
 
     async def stop(self) -> None:
-        """Stop every session: the gateway ends."""
+        """Stop every session, because the gateway or the route ends."""
         await _stop_in_slices(lambda: (*self.index, *self._unopened))
 
     def drop(self, session: Session) -> None:
-        """Stop a session and forget it: it leaves every table."""
+        """Stop a session, and remove it from all tables."""
         if session in self._unopened:
             self._unopened.remove(session)
             self._end(session)
@@ -253,7 +253,7 @@ class Sessions:
             self.tell(session)
 
     def _end(self, session: Session) -> None:
-        """Stop a session; its losses stay in the sums, and its recording is closed."""
+        """Stop a session and close its recording. Its losses stay in the ledger."""
         session.stop()
         own = session.state.id
         self.list.forget(own)
@@ -264,7 +264,7 @@ class Sessions:
             self._recorder.end_session(own)
 
     def is_foreign(self, link: Link, name: str) -> bool:
-        """Return True if the session of this name is known to belong to another principal than the client's."""
+        """Return True if the session with this name is known to belong to another principal than the client's."""
         if (known := self.index.find_session(name)) is not None:
             return not self.policy.sees(link.principal, known.state)
         return self.past.has_other_owner(name, link.principal)
@@ -294,13 +294,13 @@ class Sessions:
             self.tell(session)
 
     def assign_listener(self, ingress: Ingress, session: Session) -> None:
-        """Let all further clients of `ingress` share this session."""
+        """Attach all further clients of the listener `ingress` to this session."""
         self.listener_sessions.assign(ingress, session)
         self.tell(session)
 
 
 def replace_session(sessions: Sessions, session: Session) -> None:
-    """Drop a session and show its clients the one that is behind their listener now."""
+    """Drop a session, and attach its clients to the session that their listener now has."""
     left = [link for link in session.presence.clients if isinstance(link, Link) and link.dialect.single_session]
     for link in left:
         session.presence.detach(link)
@@ -315,13 +315,13 @@ def replace_session(sessions: Sessions, session: Session) -> None:
 def _may_join(sessions: Sessions, session: Session, other: Session) -> bool:
     """Return True if a session may join another one of its name: their connection is the same, and so are the owners.
 
-    With a connection of its own each session is told all of the conversation.
+    If each has its own connection, each gets the whole conversation.
     """
     return sessions.upstream.session_ref is not None and sessions.policy.sees(session.state.owner, other.state)
 
 
 def join_session(sessions: Sessions, session: Session, other: Session) -> None:
-    """Let the clients and names of a session go over to another one, with what the clients wait for."""
+    """Move the clients, names and waiting commands of a session to another session."""
     links, waiting = session.presence.clients, session.in_flight.take_all()
     session.state.backend_ids = None  # only the other one has the backend's session
     sessions.listener_sessions.move(session, other)
@@ -335,7 +335,7 @@ def join_session(sessions: Sessions, session: Session, other: Session) -> None:
 
 
 async def _stop_in_slices(living: Callable[[], tuple[Session, ...]]) -> None:
-    """Stop sessions, a few in each step of the event loop, and those that are made meanwhile, too."""
+    """Stop all sessions, including those that are created meanwhile, a few in each step of the event loop."""
     stopped = set[Session]()
     while left := [session for session in living() if session not in stopped]:
         for first in range(0, len(left), STOPPED_AT_ONCE):
