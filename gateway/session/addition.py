@@ -1,4 +1,4 @@
-"""Add to the transcript what a history of the same conversation has in addition (docs/translation.md, rule 4.7).
+"""Add the items to the transcript that only a history of the same conversation has (docs/translation.md, rule 4.7).
 
 A backend may know less of a conversation than the gateway saw: a pod logs no answer that was cancelled, and compacts
 its log. `Addition` is for a whole history, and for the newest page of one:
@@ -43,7 +43,7 @@ class Addition:
         self._ids = {"", *(item.id for item in transcript if isinstance(item, Message))}
 
     def of(self, added: Sequence[Item]) -> list[Item]:
-        """Return the transcript with the items that only `added` has."""
+        """Return the transcript with those items of the history `added` that it lacks."""
         told = split_runs(added)
         same = same_runs(told, self._known)
         items = [run.items for run in self._known]
@@ -60,14 +60,14 @@ class Addition:
         return [*chain.from_iterable(items), *new]
 
     def _completed(self, known: HistoryRun, told: HistoryRun) -> list[Item]:
-        """Return the items of a known run with what only `told` has, each before the next block that both have."""
+        """Return the items of a known run and those that only `told` has, each before the next block that both have."""
         cut_begin, cut_stop = known.missing_part(told)
         bounds = [*told.blocks, len(told.answer)]
         begin, stop = bounds[bisect_left(bounds, cut_begin)], bounds[bisect_right(bounds, cut_stop) - 1]
         known = known.lengthened(told.answer[stop:cut_stop], told.answer[cut_begin:begin])
         # Whole blocks are missing now, those from `begin` to `stop`.
         completed, rest = list[Item](), deque(known.items)
-        at = seen = 0  # how much of the two answers was passed: of `told`, and of the known one
+        at = seen = 0  # characters of the two answers that were passed: of `told`, and of the known one
         for item in told.rest:
             if not is_said(item) or (item.text and begin <= at < stop):
                 place = at if at < begin else max(at, stop) + len(known.answer) - len(told.answer)
@@ -94,7 +94,7 @@ def _length(item: Item) -> int:
 
 
 def add_listed(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -> list[Item] | None:
-    """Return the transcript with what a list of the same conversation adds to it; None if that is nothing.
+    """Return the transcript with the items that a list of the same conversation adds; None if it adds none.
 
     A list may begin inside of a run: an answer without its input has no place among the known ones.
     """
@@ -108,7 +108,7 @@ def whole_runs(items: Sequence[Item]) -> tuple[Item, ...]:
 
 
 def reach(items: Sequence[Item], added: Sequence[Item]) -> int:
-    """Return how many items there are up to the last one of `added`; all if there is none of them."""
+    """Return the number of items up to the last one that is also in `added`; the number of all if there is none."""
     marks = {_mark(item) for item in added}
     return next((n for n in range(len(items), 0, -1) if _mark(items[n - 1]) in marks), len(items))
 

@@ -1,4 +1,4 @@
-"""The clients that are attached to a session, and what the parts of its delivery share (docs/design.md, section 6)."""
+"""The clients that are attached to a session, and the shared state of its delivery (docs/design.md, section 6)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dragoman.mappings.dialect import Dialect, SessionProjection
 
 
 class Attachment(Struct, kw_only=True, eq=False):
-    """A link that is shown a session in one `view` of it.
+    """A link that is attached to a session, with its `view`.
 
-    `request` is the id under which its own turn runs, "" between turns and in those of others. `behind` is its own
-    projection while it lags, and `cursor` the seq of the first event of the log that it lacks. `earlier` has what it
-    lacks of the time before, newest first: it joined in the middle of a turn. They count as `held` bytes. `told` is the
-    last gap of the model's context that its client was told, and `told_in` the turn in which it was told.
+    `request` is the request id of the link's own open turn, else "". `behind` is its own projection while it lags, and
+    `cursor` the seq of the first event of the log that it lacks. `earlier` has the events before them that it lacks,
+    newest first, because it joined in the middle of a turn. They take `held` bytes. `told` is the last gap of the
+    model's context that its client was told, and `told_in` the turn in which it was told.
     """
 
     link: Client
@@ -33,7 +33,7 @@ class Attachment(Struct, kw_only=True, eq=False):
 
 
 def is_own(attachment: Attachment, batch: Batch) -> bool:
-    """Return True if the run of a batch is that of the link."""
+    """Return True if a batch belongs to a run that this link began."""
     return bool(attachment.request) or attachment.link.id == batch.origin.link
 
 

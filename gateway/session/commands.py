@@ -1,14 +1,14 @@
 """The life of one command: each gets exactly one answer, which goes to the client that asked and not into the log
 (docs/translation.md, rule 3.18).
 
-    asked      a client or the gateway itself wants it
+    asked      a client or the gateway itself gives it
     written    it waits in `InFlight`, under a request id of our own, until its deadline
-    answered   the backend took it, or said why not
-    late       the deadline is over, and its client was told; an input may still be taken
+    answered   the backend accepted or refused it
+    late       the deadline has passed, and its client was told; the backend may still accept an input
     refused    it never reached the backend: too many wait, or another turn runs
     cancelled  the turn is ended by the backend, or here when it cannot or does not (rule 3.4)
 
-A cancelled turn may go on for a limited time:
+A cancelled turn may continue for a limited time:
 
     cancel_deadline   the backend has not ended the turn: it is ended for the clients, and further input is refused
     accept_deadline   after that: the connection is closed if this ends the turn. The next input gets a new one.
@@ -44,7 +44,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Cause, Failure, Item
 from dragoman.mappings.dialect import Loss
 
-PASSED_OVER = 8  # work (units) of an item of the history that is passed over to find a cursor: 50 ns
+PASSED_OVER = 8  # work (units) of an item of the history that is skipped to find a cursor: 50 ns
 
 NOT_FOUND = Failure(cause="not_found", text="session not found")
 
@@ -57,7 +57,7 @@ def answers_one(event: Any) -> bool:
 
 
 def split_answers(events: Iterable[Any]) -> list[tuple[bool, list[Any]]]:
-    """Return the events in order, in parts: those that answer one command each (True), and the others."""
+    """Return the events in order, split into parts: events that each answer one command (True), and others (False)."""
     parts: list[tuple[bool, list[Any]]] = []
     for event in events:
         answers = event.answers != "never" and answers_one(event)  # no call for those that never do: most of them
@@ -111,7 +111,7 @@ class Commands:
                 self._in_flight.forward(client, command)
 
     def open_session(self, client: Client, command: commands.OpeningCommand, then: Command | None = None) -> None:
-        """Have the backend open or find the conversation of a new session, and attach `client` when it has.
+        """Ask the backend to open or find the conversation of a new session, then attach `client`.
 
         `then` is the client's own command for that session, which has the same request.
         """
@@ -153,7 +153,7 @@ class Commands:
         self._in_flight.forward(client, command)
 
     def release(self, *, goes_on: bool) -> None:
-        """Act on the cancels that waited for the connection: the turn goes on, or there is nothing left to cancel."""
+        """Perform the cancels that waited for the connection if the turn continues (`goes_on`); else answer them."""
         held, self._held = self._held, []
         for client, command in held:
             if goes_on:
@@ -195,7 +195,7 @@ class Commands:
         self._deadline.stop()
 
     def accept_waiting(self, at: int) -> bool:
-        """Begin the turn of the waiting input, whether or not the backend took it; return False if none waits."""
+        """Begin the turn of the waiting input without the backend's acceptance; return False if no input waits."""
         pending = self._settle(self._context.states.waiting)
         if pending is not None:
             self._inputs.accept(pending, at)
@@ -211,12 +211,12 @@ class Commands:
         return pending
 
     def take(self, event: Any, at: int) -> None:
-        """Act on an answer of the backend to one command, of ours or of another program."""
+        """Handle an answer of the backend to one command, which may be of another program."""
         shown = self._context.effects
         if isinstance(event, SessionOpened):
             shown = shown.opened(event)
             if not event.request:
-                return  # opened for what waited, or resumed: nobody asked
+                return  # opened for a waiting command, or resumed: no client asked
         if isinstance(event, TurnAccepted):
             event = self._inputs.match_repeated(event)
         pending = self._in_flight.find_command(event.request)
@@ -224,7 +224,7 @@ class Commands:
             self._inputs.take_stray(event, at)
         elif isinstance(event, TurnAccepted):
             self._inputs.accept(pending, at)
-            self._settle(event.request)  # last: the session is busy meanwhile, and a fault of ours fails the command
+            self._settle(event.request)  # last: until then an error of our own code fails the command
         elif isinstance(event, Unmapped):
             self._pass_on(pending, event)
         elif isinstance(event, Reply):
@@ -234,7 +234,7 @@ class Commands:
             self._take_typed(pending, event, shown)
 
     def _take_typed(self, pending: PendingCommand, event: Any, shown: Effects) -> None:
-        """Act on an answer of a type that belongs to its command."""
+        """Handle an answer whose type fits its command."""
         client, command = pending.client, pending.command
         if isinstance(event, SessionOpened):
             self._context.state.opening = _opening_after(self._context.state.opening, command)
@@ -264,7 +264,7 @@ class Commands:
         self._context.services.ledger.count_partial(self._context.upstream, client.dialect, [event])
 
     def give(self, request: str, failure: Failure | None, event: Reply | None = None) -> None:
-        """Tell the client of this request that its command is done, or why not."""
+        """Tell the client of this request that its command succeeded, or why it failed."""
         pending = self._settle(request)
         if pending is None:
             return
@@ -278,7 +278,7 @@ class Commands:
             pending.client.send([_reply_to(pending.client, pending.command, failure, event, self._context)])
 
     def _note_done(self, command: Command, failure: Failure | None) -> Failure | None:
-        """Change the session as a command that is done, or was refused, demands; return the failure to tell."""
+        """Update the session after a command succeeded or failed; return the failure that the client is told."""
         context = self._context
         match command:
             case commands.SubmitInput() if failure is not None:
@@ -298,7 +298,7 @@ class Commands:
         return failure
 
     def give_all(self, kind: type, failure: Failure | None = None) -> None:
-        """Tell the clients of all commands of this kind that they are done, or why not."""
+        """Tell the clients of all waiting commands of this type that they succeeded, or why they failed."""
         for request in self._in_flight.requests(kind):
             self.give(request, failure)
 
@@ -335,7 +335,7 @@ def _reply_to(
     in_own_dialect = client.dialect.name == context.upstream.name
     result = event.result if event is not None and in_own_dialect else UNSET  # it is JSON of the backend's dialect
     if context.route.share == "owner" and _is_unknown(command, failure):
-        failure, result = NOT_FOUND, UNSET  # the backend's own words could tell it from one of another user
+        failure, result = NOT_FOUND, UNSET  # the backend's text could show that another user has it
     return Reply(request=command.request, failure=failure, result=result)
 
 
@@ -346,7 +346,7 @@ def _is_unknown(command: Command, failure: Failure | None) -> bool:
 
 
 def _note_result(pending: PendingCommand, failure: Failure | None) -> None:
-    """Write a line of the audit log about a command that opens or closes a session, and is done or was refused."""
+    """Write the outcome of a command that opens or closes a session to the audit log."""
     command, outcome = pending.command, failure.cause if failure is not None else "done"
     if pending.client is None:
         return

@@ -16,7 +16,10 @@ TOO_MANY_INCOMPLETE = f"the oldest of more than {INCOMPLETE_MAX} calls without t
 
 
 class Content:
-    """Brings the content of a turn into its normal form; content without a turn opens one of the backend's own."""
+    """Brings the content of a turn into its normal form.
+
+    Content without an open turn opens a turn that the backend began.
+    """
 
     __slots__ = ("_closed", "_runs", "_state")
 
@@ -36,7 +39,7 @@ class Content:
     def text_done(self, event: events.TextDone) -> None:
         """Close a text block. If its deltas left out a part of the text, send that part first."""
         if self._state.turn is None and not event.text:
-            return  # nothing said opens no turn
+            return  # an empty text opens no turn
         turn = self._runs.require_turn()
         if type(turn.open) is ReasoningBlock:
             self.close_block()
@@ -61,7 +64,7 @@ class Content:
         self._runs.emit(event)
 
     def reasoning_done(self, event: events.ReasoningDone) -> None:
-        """Complete a block of reasoning; its text may stay with the backend."""
+        """Complete a block of reasoning. The backend may keep its text to itself."""
         if self._state.turn is None and not event.text:
             return
         turn = self._runs.require_turn()
@@ -76,9 +79,9 @@ class Content:
         self._runs.emit(event if event.text or not sent else structs.replace(event, text=sent))
 
     def _rest(self, sent: str, text: str, delta: type[events.TextDelta | events.ReasoningDelta]) -> None:
-        """Send the text that a done block has after its deltas; report a Gap for the text before them.
+        """Send the text of a done block that follows its deltas; report a Gap for the text before them.
 
-        The gateway hears the end alone of a block that was streamed before it connected.
+        If the gateway connected while a block was streaming, it received only the end of its deltas.
         """
         if text == sent:
             return
@@ -108,12 +111,12 @@ class Content:
         self._runs.emit(event)
 
     def model_turn_started(self, event: events.ModelTurnStarted) -> None:
-        """Number the model turn; it opens a turn of the backend's own if none is open."""
+        """Number the model turn. If no turn is open, it opens one that the backend began."""
         self._runs.require_turn()
         self._runs.start_model_turn(event)
 
     def model_turn_ended(self, event: events.ModelTurnEnded) -> None:
-        """Close before it what a broken stream of the model left open."""
+        """End the model turn, after closing a block that a broken stream of the model left open."""
         turn = self._runs.require_turn()
         self.close_block()
         self.complete_calls(turn)
@@ -126,7 +129,7 @@ class Content:
         turn = self._runs.require_turn()
         known = turn.calls.get(event.call)
         if known is not None and known.result is None:
-            return  # pando says it twice; the second brings the arguments
+            return  # pando sends it twice; the second has the arguments
         self.close_block()
         self._runs.emit(event if event.call else structs.replace(event, call=f"{turn.id}/{len(turn.calls)}"))
         if len(turn.incomplete) > INCOMPLETE_MAX:
@@ -134,15 +137,15 @@ class Content:
             self._runs.lose(event, TOO_MANY_INCOMPLETE)
 
     def _begin_call(self, turn: OpenTurn, event: events.ToolCallArguments | events.ToolCallFinished) -> CallBlock:
-        """Begin and return a call of which the backend did not tell the start."""
+        """Begin and return a call whose start the backend did not report."""
         self.call_started(events.ToolCallStarted(call=event.call, name=event.name))
         return turn.calls[event.call or f"{turn.id}/{len(turn.calls) - 1}"]
 
     def call_arguments(self, event: events.ToolCallArguments) -> None:
-        """Add a fragment of the arguments, or all; begin the call if its start was not told."""
+        """Add a fragment of the arguments, or all of them. Begin the call if its start was not reported."""
         turn = self._runs.require_turn()
         block = _find_call(turn, event.call, event.name, finished=False)
-        if block is None and not event.done:  # heard from its middle on: its whole arguments, with its name, follow
+        if block is None and not event.done:  # the gateway missed its start: its whole arguments, with its name, follow
             self._runs.lose(event, "a fragment of a call whose beginning was not received")
             return
         block = block or self._begin_call(turn, event)
@@ -150,7 +153,7 @@ class Content:
             self._runs.emit(structs.replace(event, call=block.call, name=block.name))
 
     def call_finished(self, event: events.ToolCallFinished) -> None:
-        """Give a call its one result, after its arguments; some pandos tell only ends."""
+        """Send the only result of a call, after its arguments. Some pandos report only the ends of calls."""
         turn = self._runs.require_turn()
         block = _find_call(turn, event.call, event.name, finished=True)
         if block is None and (known := self._find_earlier_call(event)):
@@ -173,9 +176,10 @@ class Content:
         return event.call if calls.get(event.call) is not None else ""
 
     def complete_calls(self, turn: OpenTurn, *, is_cut: bool = False) -> None:
-        """Send the whole arguments of the calls of which they were not sent.
+        """Send the whole arguments of each call whose arguments are incomplete.
 
-        If the turn was cut inside of the arguments of a call, that call was never made, and gets none.
+        If the turn was cut off inside the arguments of a call (`is_cut`), that call was never made, and nothing is sent
+        for it.
         """
         for block in list(turn.incomplete.values()):
             if not (is_cut and block.parts):
@@ -184,7 +188,7 @@ class Content:
     def complete(self, block: CallBlock) -> None:
         """Send the whole arguments of a call, unless they were sent."""
         if block.arguments is None:
-            arguments = "".join(block.parts) or "{}"  # what never came is JSON too, for clients that parse it
+            arguments = "".join(block.parts) or "{}"  # missing arguments are JSON too, for clients that parse them
             self._runs.emit(events.ToolCallArguments(call=block.call, name=block.name, json=arguments, done=True))
 
 

@@ -1,4 +1,4 @@
-"""The context that the parts of one session share: its state, and the collaborators of each part.
+"""The context that the parts of one session share: its state, and the objects that they all use.
 
 No part knows the session itself: session.py builds the parts, and performs their effects (`ports.Effects`).
 """
@@ -24,7 +24,7 @@ log = structlog.get_logger("dragoman.session")
 
 
 class SessionContext(Struct, frozen=True, kw_only=True):
-    """The state and the collaborators of one session that all of its parts work on."""
+    """The state of one session, and the objects that all of its parts use."""
 
     state: SessionState
     route: RouteOptions
@@ -40,8 +40,8 @@ class SessionContext(Struct, frozen=True, kw_only=True):
     def may_run_unheard(self) -> bool:
         """True if the backend may run a turn, or know a question, that began before this gateway did.
 
-        A turn that a connection of this gateway left behind is cancelled over the next one. A pod tells with its
-        history whether it runs, and that may still come.
+        A turn that a lost connection of this gateway left open is cancelled over the next one. A pod reports with its
+        history whether it runs, and the history may still come.
         """
         state = self.state
         if self.upstream.single_session and self.upstream.lost_turn == "goes_on":
@@ -56,7 +56,7 @@ class SessionContext(Struct, frozen=True, kw_only=True):
         return not is_stored or self.state.forgotten is not None
 
     def count_losses(self, losses: Iterable[Loss]) -> None:
-        """Count events of the backend, or parts of them, that no client gets."""
+        """Count events of the backend, or fields of them, that no client gets."""
         self.services.ledger.record(losses, session=self.state.id, source=self.upstream.name)
 
     @property

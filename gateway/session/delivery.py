@@ -1,4 +1,4 @@
-"""The one delivery path of a session: render once for all who see the same, put, never wait
+"""Deliver the events of a session: render them once for all links that see the same, put the frames, never wait
 (docs/design.md, section 6).
 
 Attachments that see the same share a projection. One whose outbox is full leaves its group, and joins it again once
@@ -45,7 +45,7 @@ class Delivery:
         return [attachment.link for attachment in self.attachments.values()]
 
     def enter(self) -> None:
-        """Record what a link has just said as a part of this session."""
+        """Record the frames that a link has just received as a part of this session."""
         if self._recorder is not None:
             self._recorder.enter()
 
@@ -69,7 +69,7 @@ class Delivery:
             self._recorder.leave(before)
 
     def show(self, link: Client, events: list[Event]) -> None:
-        """Show events once more to one link, unless it is still to get them; nothing happens in the session."""
+        """Send events again to one link only, unless it has yet to get them."""
         if not self.has_seen_all(link):
             return
         rendered = link.dialect.projection("", link.view).render(self._context.log.unlogged(events))
@@ -81,7 +81,7 @@ class Delivery:
         return attachment is not None and attachment.behind is None
 
     def knows(self, link: Client, seq: int) -> bool:
-        """Return True if the events before `seq` were rendered for this link, or had happened when it joined."""
+        """Return True if the events before `seq` were rendered for this link, or are older than its attachment."""
         attachment = self.attachments.get(link.id)
         return attachment is not None and (attachment.behind is None or attachment.cursor >= seq)
 
@@ -96,8 +96,8 @@ class Delivery:
     def detach_ended(self, link: Client) -> None:
         """Forget a link because the session has ended.
 
-        One that lags is disconnected, because the rest of its turn is gone: it would wait for the end without a limit.
-        A publication goes on with the other sessions.
+        A link that lags is disconnected: the rest of its turn is lost, and it would wait for the end forever. A
+        publication stays for the other sessions.
         """
         lags = link.id in self.attachments and not self.has_seen_all(link)
         self.detach(link)
@@ -110,7 +110,7 @@ class Delivery:
         """Render a batch of the log for every client.
 
         `opened` and `ended` are True if it begins or ends its turn, `plain` if it has nothing but text. Return the
-        links whose run it ends, which may give their next command when they are told: `tell_finished` does so last.
+        links whose run it ends. Call `tell_finished` with them last, because each may then send its next command.
         """
         finished: Sequence[Attachment] = ()
         before = self._recorder.batch(batch) if self._recorder is not None else None
@@ -128,7 +128,7 @@ class Delivery:
             self._context.services.queue.spend(TURN)
             self._context.services.queue.budget.unassigned += TURN
         elif not plain and type(batch.events[-1]) in _NATIVE_QUESTIONS:
-            self._context.services.queue.spend(TURN)  # for the backend, too: it may ask without end
+            self._context.services.queue.spend(TURN)  # a backend may ask without end
         elif not plain:
             self._context.services.queue.budget.left -= DELIVER * len(batch.events)
         if ended:
@@ -170,7 +170,7 @@ class Delivery:
         ledger, source = self._context.services.ledger, self._context.upstream
         try:
             rendered = time_render(group, batch, ledger) if ledger.times else group.projection.render(batch)
-        except Exception:  # noqa: BLE001  # a rule of one dialect is wrong: its clients go, everybody else stays
+        except Exception:  # noqa: BLE001  # a rule of one dialect failed: only its clients are disconnected
             next(iter(group.members)).link.log.exception("cannot render events for clients, disconnecting them")
             for attachment in list(group.members):
                 attachment.link.end(CloseReason.INTERNAL)
@@ -187,8 +187,8 @@ class Delivery:
         """Tell each client, at the start of its next turn, that the model has forgotten the conversation.
 
         A pod client was told by an alert. Clients of a dialect whose frames carry a request id are told in a turn of
-        their own, all others in any turn; in words where their dialect has no form for a gap
-        (docs/translation.md, rule 4.11).
+        their own, all others in any turn; in words where their dialect has no form for a gap (docs/translation.md, rule
+        4.11).
         """
         words: list[Event] = [events.ModelTurnStarted(), events.TextDelta(text=f"[{gap.text}]\n\n")]
         for group in list(self.groups.by_key.values()):
@@ -201,7 +201,7 @@ class Delivery:
                     member.told, member.told_in = gap, turn
 
     def _begin_turn(self, batch: Batch) -> None:
-        """Show the turn to the link that began it under its own request id."""
+        """Show the turn, under its own request id, to the link that began it."""
         own = self.attachments.get(batch.origin.link)
         group = self.groups.find_group(own) if own is not None and own.behind is None else None
         if own is not None and group is not None and group.dialect.has_request_ids:

@@ -1,6 +1,6 @@
-"""The size and the number of messages of a transcript, counted as it grows, and the row that a list shows of it.
+"""Count the size and the messages of a transcript as it grows, and make its row in a list.
 
-A session asks for them after each turn and in each list, so neither may cost a walk over the transcript.
+They are needed after each turn and in each list, so neither may iterate over the whole transcript.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ class TranscriptDigest:
 
 
 def _moved(first: Place, dropped: int, transcript: Sequence[Item], *roles: Role) -> Place:
-    """Return the first message of these roles after so many items were dropped; `first` is the one before.
+    """Return the first message of these roles, after `dropped` items were dropped; `first` is the former one.
 
-    It is looked for only if it was dropped, because a backend may add items of other roles without end.
+    It is searched only if it was dropped, because a backend may add items of other roles without end.
     """
     if first is None:
         return None

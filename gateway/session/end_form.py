@@ -1,7 +1,7 @@
 """The normal form of the end of a turn: every block and call is closed, then TurnResult, StatusChanged and exactly one
 TurnEnded follow (docs/design.md, section 3; docs/translation.md, rules 3.6 and 4.3).
 
-A backend tells the end by an event of its own, by its status alone, or not at all.
+A backend reports the end by an event, only by its status, or not at all.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class EndForm:
         self._runs.emit(event)
 
     def status(self, event: events.StatusChanged) -> None:
-        """Tell that the backend runs, or end the open turn because it has stopped."""
+        """Report that the backend runs, or end the open turn because the backend is idle."""
         turn = self._state.turn
         if turn is None:
             self._runs.emit(event)
@@ -78,10 +78,13 @@ class EndForm:
         backend_status: events.StatusChanged | None = None,
         backend_end: events.TurnEnded | None = None,
     ) -> None:
-        """End the open turn, in its one order; `backend_status` and `backend_end` are the backend's events, if any."""
+        """End the open turn with its last events in their fixed order.
+
+        `backend_status` and `backend_end` are the backend's events, if any.
+        """
         self._questions.close_question()
         used = backend_end.usage if backend_end is not None and turn.usage is None else None
-        if used is not None and turn.result is None:  # usage stands between the last text and the end of the output
+        if used is not None and turn.result is None:  # usage comes between the last text and the end of the output
             self._content.close_block()
             self._runs.emit(events.UsageReported(usage=used))
         self._close_everything(turn, end)
@@ -124,7 +127,7 @@ class EndForm:
 
 
 def _verdict(turn: OpenTurn, status: Status) -> tuple[End, Failure | None]:
-    """Return how a turn ended if its backend only tells an idle status: by its result, else its error (3.6)."""
+    """Return the end of a turn whose backend reports only an idle status (docs/translation.md, rule 3.6)."""
     if turn.errors and turn.result in (None, "failed"):
         error = turn.errors[-1]
         return "failed", Failure(cause=error.cause, text=error.text, ext=error.ext)

@@ -1,7 +1,7 @@
-"""Fold events in normal form into a SessionState: one small function for each event that leaves a trace.
+"""Fold events in normal form into a SessionState: one small function for each event that changes it.
 
-runs.py looks up each event that it emits. FOLD_IN_TURN has the events that change the open turn alone, and leave no
-trace without one. FOLD has the others.
+runs.py looks up each event that it emits. FOLD_IN_TURN has the events that change only the open turn, and are ignored
+without one. FOLD has the others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dragoman.mappings.canonical.values import (
 from dragoman.mappings.handlers import Handlers, handler
 
 DESCRIPTIONS = frozenset((events.HistorySnapshot, events.SessionActivated, events.SessionUpdated))
-CALLS_KEPT = 256  # newest calls of ended turns: their results may still come, or come again, after a resume
+CALLS_KEPT = 256  # newest calls of ended turns that are kept: their results may come, or come again, after a resume
 CALL_MAX = 1024  # characters of the id and name of such a call: ten times what real ones have
 
 
@@ -285,8 +285,8 @@ def _take_back(state: SessionState) -> None:
 def take_back_ended(state: SessionState) -> None:
     """Remove the input of a run that was rolled back while no turn was open.
 
-    It is of another client, or of the last turn, which a cancel ended for its clients before the backend did. A turn
-    with an answer was not rolled back: the backend did not tell the input that was.
+    It belongs to another client, or to the last turn, which a cancel ended for its clients before the backend ended it.
+    If the last turn has an answer, another run was rolled back, whose input the backend did not report.
     """
     last = state.transcript[-1] if state.transcript else None
     turn = last.turn if isinstance(last, Message) and last.role == "user" else ""
@@ -298,7 +298,7 @@ def take_back_ended(state: SessionState) -> None:
 def _items(turn: OpenTurn, message: str) -> list[Item]:
     """Return the items that a turn adds to the transcript: its blocks in order. The last text has the message id."""
     items: list[Item] = []
-    last = -1  # place of the newest message
+    last = -1  # index of the newest message
     for block in turn.blocks:
         if isinstance(block, TextBlock):
             last = len(items)

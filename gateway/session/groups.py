@@ -1,4 +1,4 @@
-"""The groups of a session: attachments that see the same share a rendering, and the stream of open text goes to all.
+"""The groups of a session: attachments that share a rendering, and the fast path of streamed text to all groups.
 
 A stream ends as soon as a group changes, or anything is appended to the log.
 """
@@ -29,12 +29,12 @@ class Groups:
 
     @property
     def streamed(self) -> StreamedBlock | None:
-        """Return the block that streams, if nothing but a lone piece of it has happened."""
+        """Return the block that streams, if the last event was a lone piece of it."""
         text = self.text
         return text if text is not None and text.open else None
 
     def open_text(self, turn: OpenTurn, delta: DeltaType) -> None:
-        """Make a stream of the piece that was just delivered, if each rendering can write further ones by itself."""
+        """Stream the block whose piece was just delivered, if each group's projection has a fast writer."""
         targets, ledger = [], self._context.services.ledger
         for group in self.by_key.values():
             write = group.projection.text_writer(delta)

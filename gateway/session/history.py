@@ -1,7 +1,7 @@
-"""A session's history: ids for one that has none, the transcript with what it adds, and pages of it.
+"""The history of a session: assign ids to its items, merge it into the transcript, and return pages of it.
 
-A pod's entries have no ids; ours are promised for the life of the session (docs/translation.md, rule 3.1). So `renew`
-keeps the ids of what stands unchanged at the beginning of a history that comes again.
+A pod's entries have no ids; the gateway assigns ids that are valid for the life of the session (docs/translation.md,
+rule 3.1). So `renew` keeps the ids of the unchanged items at the beginning of a repeated history.
 
 A backend may know less of a conversation than the gateway saw. So a history of the same conversation only adds to the
 transcript: `addition` does so for a whole history or its newest page, `stored_messages` for a store that has only
@@ -26,7 +26,7 @@ from dragoman.mappings.dialect import Dialect, Loss, NewId
 
 LEFT_OUT = "a history has the messages of user and assistant only"
 PAGE = 50  # messages of a page, if the client does not say how many: docs/dialects/smooth.md, section 5
-TAIL = 8  # items: the input being worked on stands at a history's end, with what it pulled in
+TAIL = 8  # items at the end of a history: the input being worked on is among them, with the items that it added
 
 
 def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> HistorySnapshot:
@@ -66,12 +66,12 @@ def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> History
 
 
 def _near_end(own: Item, items: Sequence[Item]) -> int | None:
-    """Return where an item of the input that is being worked on stands in a history, None if nowhere."""
+    """Return the index of an item among the last TAIL items of a history; None if it is not there."""
     return next((i for i in reversed(range(max(0, len(items) - TAIL), len(items))) if _same(own, items[i])), None)
 
 
 def _added(event: HistorySnapshot, state: SessionState, new_id: NewId) -> HistorySnapshot:
-    """Return the transcript with what a history of the same conversation adds to it."""
+    """Return the transcript merged with a history of the same conversation."""
     if event.rotated and event.compacted and not event.runs:
         own = state.transcript[state.fresh :]
         summed_up = next((n for n, item in enumerate(own) if _near_end(item, event.items) is None), len(own))
@@ -85,10 +85,12 @@ def _added(event: HistorySnapshot, state: SessionState, new_id: NewId) -> Histor
 
 
 def without_cut_off(state: SessionState, told: Sequence[Item]) -> list[Item] | None:
-    """Return the transcript without what was heard of the last turn, if it failed with its connection and `told` ends
-    with its input: its run may go on. Return None if there is no such turn.
+    """Return the transcript without the items of the last turn, if that failed with its connection and `told` ends with
+    its input.
 
-    The input stays once: an equal one in `told` takes its place if it is in the transcript, too.
+    Its run may continue. Return None if there is no such turn.
+
+    The input is not doubled: an equal one in `told` replaces it if it is in the transcript, too.
     """
     if not state.cut_off:
         return None
@@ -107,7 +109,7 @@ class _Prefix:
         self._rest = iter(items)
 
     def next(self, item: Item) -> Item | None:
-        """Return the known item that equals `item`, if all before it were known too."""
+        """Return the known item that equals `item`, if all items before were equal, too; else None."""
         old = next(self._rest, None)
         if old is not None and _same(old, item):
             return old
@@ -153,7 +155,7 @@ def page(
     messages = state.newest_messages(end, between)
     if cursor:
         next(messages)
-        between.clear()  # the page before has passed them
+        between.clear()  # they were counted for the page before
     shown = [*islice(messages, limit)]
     if passed is not None:
         passed += between
@@ -171,7 +173,7 @@ def answer_page(state: SessionState, command: GetHistory, passed: list[Item] | N
 def count_left_out(
     ledger: Ledger, state: SessionState, source: Dialect, target: Dialect, items: Iterable[Item]
 ) -> None:
-    """Count the items that a client is not shown, because its dialect's history has only messages of two roles."""
+    """Count the items that a client is not shown: its dialect's history has only messages of user and assistant."""
     if source.name == target.name:
         return
     kinds = Counter("system" if isinstance(item, Message) else str(item.__struct_config__.tag) for item in items)

@@ -25,8 +25,8 @@ from dragoman.mappings.dialect import Dialect
 class PendingCommand(Struct, frozen=True, kw_only=True):
     """A command to the backend that has no answer yet. `client` asked for it, or the gateway itself if that is None.
 
-    `segments` is what the client typed to say it in words. `then` is the client's own command, if `command` has to
-    open its session first. `weight` is in bytes.
+    `segments` is the text that the client typed, if it gave the command in words. `then` is the client's own command,
+    if `command` has to open its session first. `weight` is in bytes.
     """
 
     command: Command
@@ -93,7 +93,7 @@ class InFlight:
         return request if request in self._pending else ""
 
     def find_command(self, request: str) -> PendingCommand | None:
-        """Return the command that waits under this request id."""
+        """Return the command with this request id that waits for an answer."""
         return self._pending.get(request)
 
     def requests(self, kind: type = object) -> Iterator[str]:
@@ -101,7 +101,7 @@ class InFlight:
         return iter([request for request, pending in self._pending.items() if isinstance(pending.command, kind)])
 
     def settle(self, request: str) -> PendingCommand | None:
-        """Stop waiting for an answer to this command, and return it."""
+        """Remove the command with this request id, and return it; None if it does not wait."""
         pending = self._pending.pop(request, None)
         if pending is not None:
             pending.timer.cancel()
@@ -109,7 +109,7 @@ class InFlight:
         return pending
 
     def take_all(self) -> list[tuple[Client, Command]]:
-        """Stop waiting for an answer to what clients asked of this session, for another session to act on it.
+        """Remove and return the waiting commands of clients, for another session to perform.
 
         The command that opens the session stays: its answer names the other session.
         """
@@ -121,7 +121,7 @@ class InFlight:
         return taken
 
     def drop(self) -> None:
-        """Tell all clients that their commands have no answer, and free the commands: the gateway is out of memory."""
+        """Fail and free all waiting commands, because the gateway is out of memory."""
         for request in self.requests():
             self._late(request, NO_MEMORY)
 
@@ -132,7 +132,7 @@ class InFlight:
 
 
 def acknowledge(client: Client | None, request: str) -> None:
-    """Tell a client that only calls that its answer in words was taken; others see the turn go on."""
+    """Send a client that only makes calls a reply to its answer in words. Other clients see that the turn continues."""
     if client is not None and not client.attaches:
         client.send([TurnAccepted(request=request)])
 

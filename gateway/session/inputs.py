@@ -2,8 +2,8 @@
 
 refused    it is empty, a turn is in progress, or the connection is lost
 waiting    it was written, and its turn has not begun
-accepted   the backend took it: its turn begins
-late       it was not accepted in time and its client was told; the backend may still take it
+accepted   the backend has accepted it, so its turn begins
+late       it was not accepted in time and its client was told; the backend may still accept it
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Inputs:
         self._late: tuple[str, SubmitInput] | None = None  # the last input that was not accepted in time
 
     def submit(self, client: Client, command: SubmitInput) -> None:
-        """Act on what a client typed: give it to the open question, begin a turn with it, or refuse it."""
+        """Handle an input of a client: it answers the open question, begins a turn, or is refused."""
         states = self._context.states
-        same_dialect = client.dialect.name == self._context.upstream.name  # which may have a place for attachments
+        same_dialect = client.dialect.name == self._context.upstream.name  # which may have a field for attachments
         segments = command.segments if same_dialect else as_references(command.segments, self._context.route.file_roots)
         command = structs.replace(command, segments=segments)
         if not flatten(segments).strip() and _ATTACHED.isdisjoint(map(type, segments)):
@@ -80,7 +80,7 @@ class Inputs:
 
     @property
     def of_caller(self) -> bool:
-        """True for the turn, or the waiting input, of a client that only makes calls: nobody sees it leave."""
+        """True for the turn, or waiting input, of a client that only makes calls, and whose leaving is not noticed."""
         turn = self._context.state.turn
         return bool(self._caller) and (turn is None or turn.origin.link == self._caller)
 
@@ -90,10 +90,10 @@ class Inputs:
         return self._context.states.busy or self._context.state.status == "running"
 
     def may_cancel(self, client: Client) -> bool:
-        """Return True if this client may cancel what runs, if anything runs.
+        """Return True if this client may cancel the turn that may be running.
 
-        Clients of some dialects cancel only turns that they began, those of a client that has left, and a turn found
-        running at the backend. A turn stays that of its client after another client's answer.
+        Clients of some dialects cancel only their own turns, turns of clients that have left, and a turn that was found
+        running at the backend. An answer of another client does not change to whom a turn belongs.
         """
         if not client.dialect.cancels_own_turns or not self.runs:
             return True
@@ -128,11 +128,11 @@ class Inputs:
     # -- late inputs -----------------------------------------------------------------------------------
 
     def remember_late(self, request: str, command: SubmitInput) -> None:
-        """Remember an input that was not accepted in time: the backend may still take it."""
+        """Remember an input that was not accepted in time, because the backend may still accept it."""
         self._late = request, command
 
     def take_stray(self, event: Event, at: int) -> None:
-        """Act on an answer to a command that does not wait for one: begin the turn of a late input, or count a loss."""
+        """Handle an answer for which no command waits: begin the turn of a late input, or count a loss."""
         if isinstance(event, TurnAccepted) and self._late is not None and event.request == self._late[0]:
             (_, command), self._late = self._late, None
             self._begin_turn(Origin(), command, at)
@@ -141,7 +141,7 @@ class Inputs:
             self._context.count_losses([loss])
 
     def match_repeated(self, event: TurnAccepted) -> TurnAccepted:
-        """Return the acceptance of a late input as that of the waiting one, if a user has sent the same again."""
+        """Return the acceptance of a late input as that of the waiting one, if a user has sent the same text again."""
         if self._late is None or (waiting := self.waiting_input) is None:
             return event
         request, command = self._late

@@ -3,7 +3,8 @@
 A client that reads slowly has a cursor into it, and is disconnected if the log no longer reaches back to its cursor.
 Before anything is dropped for its number, old pieces of text, reasoning, tool arguments and tool output are merged. A
 run of them becomes one event, which keeps where the text of each seq ends. So a cursor inside it still finds exactly
-the rest of its text. Between turns, a log that no client needs is empty: who comes then is shown the transcript.
+the rest of its text. Between turns, a log that no client needs is empty: clients that attach then are shown the
+transcript.
 
     over `log_max` events   merge the oldest pieces; if that helps nothing, drop the oldest batch
     over `log_bytes`        drop the oldest batch: merging saves no text
@@ -34,10 +35,10 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import DeltaType
 
-EVENT_SIZE = 256  # bytes of an event beside its text: a flood of tiny deltas is counted as its memory
+EVENT_SIZE = 256  # bytes of an event besides its text, so that a flood of tiny deltas is counted as its memory
 MERGED_AT_ONCE = 4096  # events: about 1 ms of work
 MERGED_MIN = 2  # pieces of a run
-PARTS = 4  # open text is at most one of so many parts of the log: a batch is dropped as a whole
+PARTS = 4  # open text is at most a quarter of the log, because a batch is dropped as a whole
 
 
 Stream = tuple[str, ...]
@@ -55,7 +56,7 @@ class LogEntry(Struct, kw_only=True):
     ends: array[int] | None = None
 
     def batch_from(self, seq: int) -> Batch:
-        """Return the batch without what it has before this seq."""
+        """Return the batch without its events and text before this seq."""
         skipped = seq - self.batch.first_seq
         if skipped <= 0:
             return self.batch
@@ -143,10 +144,10 @@ class Log:
     def open_text(
         self, delta: DeltaType, events: int, weight: int, close: Callable[[], Sequence[str]]
     ) -> tuple[int, int]:
-        """Return how many further pieces of the type `delta` the caller may collect, and their characters.
+        """Return how many further pieces of the type `delta` the caller may collect for the newest batch, and how many
+        characters.
 
-        They belong to the newest batch. There are at most this many, and room is made for them. Before anything else
-        happens `close` is called, which returns the collected pieces.
+        Room is made for them. `close` is called before any other change of the log, and returns the collected pieces.
         """
         self.close_text()
         self._delta, self._close_text, self.text_is_open = delta, close, True
@@ -164,12 +165,12 @@ class Log:
         self.turn_weight += of_text(text)
         newest = self._batches[-1]
         events = [*newest.batch.events, *[self._delta(text=piece) for piece in pieces]]
-        newest.batch = structs.replace(newest.batch, events=events)  # others may keep the batch that they were given
+        newest.batch = structs.replace(newest.batch, events=events)  # others may still have the batch
         newest.weight += len(text)
         self._grow(len(pieces), len(text))
 
     def clear(self) -> None:
-        """Drop all batches: no client needs them."""
+        """Drop all batches, because no client needs them."""
         if self.text_is_open:
             self.close_text()
         self._merged, self._batches = NOTHING_MERGED, NO_BATCHES
@@ -223,7 +224,7 @@ class Log:
         return self._count < before
 
     def _merge_run(self, run: list[LogEntry], stream: Stream | None) -> None:
-        """Make one entry of these if all of their events are pieces of one stream."""
+        """Replace these entries by one, if all of their events are pieces of one stream."""
         pieces = [event for entry in run for event in entry.batch.events]
         if stream is None or len(pieces) < MERGED_MIN:
             self._merged += run
@@ -272,7 +273,7 @@ class Log:
             self.close_text()
         joined: Batch | None = None
         after = cursor
-        # Copied, because whoever delivers these may have the log shortened.
+        # Copied, because the delivery of these may shorten the log.
         for entry in (*_from_cursor(self._merged, cursor, limit), *_from_cursor(self._batches, cursor, limit)):
             end = _seq_after(entry)
             if limit <= 0:

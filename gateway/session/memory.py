@@ -1,7 +1,7 @@
 """The memory that a session holds, counted in the budget of the gateway.
 
-It is its log, its transcript, its history as pod clients are shown it, its facts and its commands without an answer.
-The transcript is counted as it grows (digest.py).
+It consists of its log, its transcript, the history rendered for pod clients, its facts and its unanswered commands. The
+transcript is counted as it grows (digest.py).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ SHARED = 1024 * 1024  # bytes of a rendered history that is kept for further cli
 _FACTS = attrgetter(
     "opening", "title", "agent", "backend", "snapshot_ext", "backend_ids", "chosen_ids", "goal", "listed", "otp"
 )
-"""The facts of a session: its client or its backend tells each as a whole, and may replace it."""
+"""The fields of a session's state that a client or the backend sets as a whole, and may replace."""
 
 _FRAME = attrgetter("frame")
 
 
 class SessionMemory:
-    """Counts what a session holds, and drops the oldest half of it if the gateway is out of memory.
+    """Counts the memory of a session, and drops the oldest half of it if the gateway is out of memory.
 
-    If most of it is commands without an answer, `drop_commands` is called instead.
+    If unanswered commands take most of it, `drop_commands` is called instead.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class SessionMemory:
         self._trim(self._services.limits.transcript_max, "older than transcript_max")
 
     def count_commands(self, change: int) -> None:
-        """Count more bytes of commands without an answer, or fewer if `change` is negative."""
+        """Add `change` bytes, which may be negative, to the size of the unanswered commands."""
         self._commands += change
         if _FACTS(self._state) == self._facts:
             self._meter.add(change)  # which takes fewer calls
@@ -77,14 +77,14 @@ class SessionMemory:
             self._count()
 
     def count_rendered(self) -> None:
-        """Count the history that a client was just shown, or drop it if it is short."""
+        """Count the rendered history that was just sent to a client, or drop it if it is short."""
         for name, history in list(self._state.rendered.items()):
             if len(history.frame) < SHARED:
                 del self._state.rendered[name]
         self._count()
 
     def drop_rendered(self) -> None:
-        """Drop the rendered history: nobody is shown the session."""
+        """Drop the rendered history, because no client is attached."""
         self._state.rendered.clear()
         self._count()
 
@@ -118,12 +118,12 @@ class SessionMemory:
         self._trim(self.digest.size // 2, NO_MEMORY)
 
     def _count(self) -> None:
-        """Count everything: while a client reads slowly, the log may have turns of the transcript."""
+        """Count everything. While a client reads slowly, the log may also hold turns that are in the transcript."""
         state = self._state
         facts = _FACTS(state)
         if facts != self._facts:
             self._facts_size = of_values(*facts)
-        self._facts = facts  # also if they are equal: else each would be held twice
+        self._facts = facts  # also if they are equal: else the former ones would be kept, too
         texts = self._log.size + self.digest.size
         rendered = sum(map(len, map(_FRAME, state.rendered.values())))
         self._meter.add(texts + rendered + self._commands + self._facts_size - self._meter.size)

@@ -1,7 +1,7 @@
 """Hide from clients what the option `show` of a route excludes (docs/translation.md, rule 3.8).
 
-With `tools = "names"` a public widget sees which tools ran, not their arguments and results. These are removed where
-the events of the backend come in, so that no client, late joiner or history page can be shown them.
+With `tools = "names"` clients see which tools ran, but not their arguments and results. These are removed where the
+events of the backend come in, so that no client, late joiner or history page can be shown them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _finished(event: ToolCallFinished) -> ToolCallFinished:
 
 
 def _history(event: HistorySnapshot) -> HistorySnapshot:
-    """Remove ext too: it holds the entries of a pod as they were."""
+    """Also remove `ext`, which holds the entries of a pod unchanged."""
     return structs.replace(event, items=tuple(map(_item, event.items)), ext=None)
 
 

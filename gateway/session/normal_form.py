@@ -1,17 +1,17 @@
 """The normal form of a turn (docs/design.md, section 3; docs/translation.md, rules 3.6, 3.7, 3.17).
 
-Each message maps by itself to what it says. This module adds what its backend left out, so that every dialect can
-rely on it:
+Each message of a backend is mapped without a context. This module adds what the backend left out, so that every dialect
+can rely on it:
 
     turn        opened by our own accepted input or by the backend's content
     its end     TurnResult, StatusChanged and exactly one TurnEnded (end_form.py)
     blocks      text and reasoning are closed with their full text (content.py)
     tool calls  have complete arguments before their result (content.py)
-    question    has an id, is put in words beside the backend's own form, and is over before its turn (question_form.py)
+    question    has an id, is also put in words, and is closed before its turn ends (question_form.py)
 
-Only tool calls may come while a question is open: a backend with several calls at once may tell of the earlier ones
-late. A result closes the question if an answer is on its way. Any other content shows that the backend asks no more,
-and the question is closed as denied (docs/translation.md, rule 3.3).
+Only tool calls may come while a question is open: a backend with several calls at once may report the earlier ones
+late. A result closes the question if an answer was sent to the backend. Any other content shows that the backend does
+not wait any more, and the question is closed as denied (docs/translation.md, rule 3.3).
 
 Pure: events in, runs of events out, each run within one turn.
 """
@@ -108,7 +108,7 @@ class NormalForm:
         self._end = EndForm(runs, content, self.questions)
         self.states = runs.states
         self.losses = runs.losses
-        self._tells_calls = tells_calls  # False if the backend's history has messages alone: it is folded into ours
+        self._tells_calls = tells_calls  # False if histories have only messages: they are merged
         self.unwanted: list[Question] = []
         """Questions that were asked in a turn which is over for its clients: nobody will answer them."""
 
@@ -141,14 +141,14 @@ class NormalForm:
         return self._runs.finish()
 
     def accept(self, origin: Origin, message: Message, at: int) -> list[Run]:
-        """Begin the turn of an input that the backend took, or learn that the open turn is its own."""
+        """Begin the turn of an input that the backend has accepted, or assign the open turn to that input."""
         self._runs.begin(at)
         turn = self._state.turn
         if turn is not None and not turn.accepted and not turn.origin.link:
             turn.origin = origin
             self._runs.split()
         else:
-            if turn is not None:  # a new turn cannot begin inside another: the old one lost its end
+            if turn is not None:  # turns do not nest: the end of the old one was lost
                 self._end.finish(turn, "completed", None, "running")
             self._runs.open_turn(origin)
         self._runs.emit(events.TurnAccepted(request=origin.request))
@@ -164,17 +164,17 @@ class NormalForm:
         turn = self._state.turn
         if turn is not None:
             if discard and turn.question is not None:
-                self.unwanted.append(turn.question.asked)  # its backend still waits
+                self.unwanted.append(turn.question.asked)  # the backend still waits for an answer
             if discard:
                 self._runs.states.on(Trigger.CUT)
             self._end.finish(turn, end, failure, "idle")
-        elif failure is not None and self._state.status == "running":  # a run of which nothing was heard yet
+        elif failure is not None and self._state.status == "running":  # a run of which no event came yet
             self._runs.emit(events.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
             self._runs.emit(events.StatusChanged(status="idle"))
         return self._runs.finish()
 
     def _discard(self, event: Event) -> bool:
-        """Return True if an event belongs to the turn that is over for its clients; it goes nowhere."""
+        """Return True if an event belongs to a turn that has ended for the clients, so that it is dropped."""
         if isinstance(event, events.TurnEnded) or (
             isinstance(event, events.StatusChanged) and event.status != "running"
         ):
@@ -192,7 +192,7 @@ class NormalForm:
     # -- what else is said ---------------------------------------------------------------------------------
 
     def _alert(self, event: events.Alert) -> None:
-        if event not in self._state.alerts:  # a pod says all of its alerts again to whoever connects again
+        if event not in self._state.alerts:  # a pod repeats all of its alerts on each connection
             self._runs.emit(event)
 
     def _gap(self, event: events.Gap) -> None:
@@ -222,7 +222,7 @@ class NormalForm:
         if known and self._state.turn is None and is_settled:
             renewed = without_unstored(renewed, event.items)
         if not is_list or (without_cut_off(self._state, event.items) and is_said(event.items[-1], "assistant")):
-            self._state.cut_off = ""  # the history has its run: a further one is another
+            self._state.cut_off = ""  # the history has its run
         if not is_list or [*renewed.items] != known:
             self._runs.emit(renewed)
 

@@ -1,7 +1,7 @@
-"""One-time codes that a backend asks for: who may say one, how it reaches the backend, and what follows from it.
+"""One-time codes that a backend asks for: who may send one, how it reaches the backend, and what its verdict causes.
 
-The turn has ended when a code is asked for, so nothing is parked. A client whose dialect has no form for a code says it
-in words, as an input (docs/translation.md, rule 3.3).
+The turn has ended when a code is asked for, so no turn is parked. A client whose dialect has no form for a code types
+it as an input (docs/translation.md, rule 3.3).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dragoman.mappings.forms import LINE_END
 
 
 def typed_code(context: SessionContext, client: Client, command: SubmitInput) -> str:
-    """Return the code that an input says in words, "" if it says none."""
+    """Return the one-time code that an input contains; "" if it contains none."""
     state = context.state
     if state.otp is None or state.turn is not None or client.can_be_asked(state.otp.asked):
         return ""
@@ -28,7 +28,7 @@ def typed_code(context: SessionContext, client: Client, command: SubmitInput) ->
 
 
 def take_typed(context: SessionContext, client: Client, command: SubmitInput) -> bool:
-    """Act on an input that says a code; return False if it says none."""
+    """Send the code that an input contains to the backend; return False if it contains none."""
     code = typed_code(context, client, command)
     if not code:
         return False
@@ -38,7 +38,7 @@ def take_typed(context: SessionContext, client: Client, command: SubmitInput) ->
 
 
 def send(context: SessionContext, client: Client, command: AnswerOtp, segments: tuple[Segment, ...] = ()) -> None:
-    """Send the backend a one-time code; `segments` is what the client typed to say it in words."""
+    """Send the backend a one-time code. `segments` is the input in which the client typed it, if it did."""
     audit.note("answer", client, session=context.state.id, outcome="code sent", question="")
     context.in_flight.forward(client, command, segments)
 
@@ -46,7 +46,10 @@ def send(context: SessionContext, client: Client, command: AnswerOtp, segments: 
 def note_verdict(
     context: SessionContext, pending: PendingCommand, event: OtpInvalid | OtpVerified
 ) -> SubmitInput | None:
-    """Act on the verdict of the backend about a code; return the refused input, if it is to be sent again now."""
+    """Handle the backend's verdict about a code.
+
+    Return the refused input if it must be sent again now (option `otp_resend`).
+    """
     state, command, client = context.state, pending.command, pending.client
     refused = state.otp.refused if state.otp is not None else ()
     if isinstance(event, OtpVerified) or event.attempts_remaining <= 0:
@@ -69,7 +72,7 @@ def note_verdict(
 
 
 def _note(context: SessionContext, client: Client, request: str, segments: tuple[Segment, ...], text: str) -> None:
-    """Answer an input outside of any turn with a text; a client that waits for a reply gets one."""
+    """Answer an input outside of any turn with `text`. A client that waits for a reply also gets one."""
     now = context.services.clock()
     context.effects.deliver(context.form.questions.noted(text, now, segments=segments), now)
     if client.dialect.has_request_ids:

@@ -1,6 +1,6 @@
-"""The protocols through which a session uses its surroundings; it imports no link, backend, router or recorder.
+"""The protocols through which a session uses links, backends and recorders, none of which it imports.
 
-    Client          one live peer that is shown the session, or calls it     gateway.link.Link
+    Client          one live peer that is attached to the session, or calls it     gateway.link.Link
     Backend         takes the commands of the session                        gateway.backends.upstream.Upstream
     BackendEvents   what the backend calls; the session implements it        gateway.session.session.Session
     EventRecorder   records what happens in the session                      gateway.recording: SessionRecorder
@@ -32,13 +32,13 @@ from dragoman.mappings.errors import PeerError
 class Client(Protocol):
     """A live peer that attaches to a session or calls it.
 
-    `id` is unique in this process, `principal` names the user, and `trace` is the trace context that it came with. A
-    peer that does not `attaches` only makes calls, and is shown nothing but their answers; one that `publishes` stands
-    for all subscribers of a publication. `outbox` has the frames that wait for it; `alive` is False once it is gone.
+    `id` is unique in this process, `principal` names the user, and `trace` is the trace context that it came with.
+    `attaches` is False for a peer that only makes calls and gets only their answers. `publishes` is True for the peer
+    that stands for all subscribers. `outbox` has the frames that wait for it; `alive` is False once it is gone.
 
-    `sessions` has the ids of the sessions to which it is attached or waits to be attached. `behind` has those of which
-    it has not been sent everything. So a client that leaves, or has read everything, concerns no other session. `meter`
-    counts the memory that the gateway holds for it.
+    `sessions` has the ids of the sessions to which it is attached or waits to be attached. `behind` has those with
+    events that it was not sent. So no other session is involved when a client leaves or catches up. `meter` counts the
+    memory that the gateway holds for it.
     """
 
     id: str
@@ -81,7 +81,7 @@ class Client(Protocol):
         """Return True if the peer's dialect has a form for this question."""
 
     def on_delivered(self, batch: Batch) -> None:
-        """Take note of a delivered batch that begins or ends a turn of this peer."""
+        """Handle the delivery of a batch that begins or ends a turn of this peer."""
 
     def add_work(self, slices: Iterator[None]) -> None:
         """Do work for this peer in slices, after its earlier work; other peers are served between them."""
@@ -100,7 +100,7 @@ class Backend(Protocol):
         """Connect for a client that has attached, if the backend describes its session to each connection."""
 
     def send(self, commands: Sequence[Command]) -> None:
-        """Write each command once, now or when the connection stands; report those that fail to `lost`."""
+        """Write each command once, now or when the connection is established; report those that fail to `lost`."""
 
     def rest(self) -> bool:
         """Close an idle connection until the next `start` or `send`.
@@ -109,26 +109,26 @@ class Backend(Protocol):
         """
 
     def stop(self) -> None:
-        """Close the connection for good."""
+        """Close the connection; it is not used again."""
 
 
 class BackendEvents(Protocol):
     """The calls that a backend makes to its session."""
 
     def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
-        """Act on events of the backend. If they are a lone piece of a block, return the block, for further pieces."""
+        """Handle events of the backend. If they are a lone piece of a block, return the block, for further pieces."""
 
     @property
     def state(self) -> SessionState:
-        """Return the state that the connection to the backend is about."""
+        """Return the state of the session whose connection this is."""
 
     def connected(self) -> None:
-        """Take note of a new connection, before it is told what it is about."""
+        """Note a new connection, before its translator is attached to any session."""
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
-        """Handle a backend that cannot be reached; `unsent` were never written. The cause `busy` passes by itself.
+        """Handle a backend that cannot be reached; `unsent` were never written. The cause `busy` is temporary.
 
-        Return True if a turn may go on over a new connection: the backend then connects at once, and keeps its
+        Return True if a turn may continue over a new connection: the backend then connects immediately, and keeps its
         translator.
         """
 
@@ -137,13 +137,13 @@ class EventRecorder(Protocol):
     """The recording of one session. `enter` and `batch` return a token: the session that acted before."""
 
     def enter(self) -> Any:
-        """Make this session the one that acts; what goes out meanwhile is recorded as its own."""
+        """Make this the acting session, to which the frames that are sent meanwhile belong."""
 
     def batch(self, batch: Batch) -> Any:
-        """Record events that were added to the log, and make this session the one that acts."""
+        """Record events that were added to the log, and make this the acting session."""
 
     def leave(self, before: Any) -> None:
-        """Let the session of this token act again."""
+        """Make the session of this token the acting one again."""
 
     def open_text(self, links: Sequence[Sequence[str]], around: Sequence[Around | None]) -> TextRecorder:
         """Return the recorder of further pieces of the open text, rendered for each of these groups of links.
@@ -160,7 +160,7 @@ class TextRecorder(Protocol):
 
 
 class Effects(Protocol):
-    """The effects that the parts of a session have on it. A reload may give it another backend.
+    """The effects that the parts of a session have on it.
 
     They are calls, and not a list of values as in mappings, because most must be done at once (docs/design.md, section
     5): an input is accepted before the events after it are read, a request has its id before its answer comes.
@@ -169,19 +169,22 @@ class Effects(Protocol):
     backend: Backend
 
     def deliver(self, runs: list[Run], at: int) -> None:
-        """Append runs to the log, and give them to every client."""
+        """Append runs to the log, and deliver them to every client."""
 
     def tell_clients(self, event: Event) -> None:
-        """Tell the clients something that the gateway itself says."""
+        """Deliver an event of the gateway itself to all clients."""
 
     def note_quiet(self) -> None:
-        """Take note that a turn or input may have begun or ended."""
+        """Update whether the session is busy, after a turn or input may have begun or ended."""
 
     def give_up(self, failure: Failure) -> None:
-        """Fail the open turn, and all that waits for the backend."""
+        """Fail the open turn, and all commands that wait for the backend."""
 
     def opened(self, event: SessionOpened) -> Effects:
-        """Take the names that the backend gave; return the session that clients are shown for this one."""
+        """Store the names that the backend gave the session.
+
+        Return the session to attach clients to, which may be another one.
+        """
 
     def show(self, client: Client, request: str, event: SessionOpened, then: Command | None) -> None:
         """Attach the client that asked for the session, and perform the command that it sent for it."""
@@ -193,7 +196,7 @@ class Effects(Protocol):
         """Return the row of the session in a list."""
 
     def on_last_detach(self) -> None:
-        """Take note that the last client has left."""
+        """Handle the detachment of the last client."""
 
     def rested(self) -> None:
-        """Take note that there was neither a client nor a turn for `session_ttl`."""
+        """Handle a session that had neither a client nor a turn for `session_ttl`."""

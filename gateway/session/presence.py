@@ -1,9 +1,9 @@
-"""The presence of clients: they wait to be attached, are attached, and leave; the last one starts a timer
-(docs/design.md, section 5). A session without clients whose timer ends after `session_ttl` is forgotten.
+"""The clients of a session, from their wait for the history to their detachment, and the timer of a session without
+clients (docs/design.md, section 5). A session without clients whose timer ends after `session_ttl` is forgotten.
 
-A pod client is shown a history once; a later history is a rotation to it. So it waits until the backend has told the
-history, at most `snapshot_wait`, or until it says something itself. A long history is rendered in slices, and what the
-client says meanwhile waits.
+A pod client is shown a history once, and reads a later history as a rotation. So it waits until the backend has sent
+the history, at most `snapshot_wait`, or until it sends a command. A long history is rendered in slices, and commands of
+the client wait meanwhile.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ TIMER_ERROR = 0.01  # seconds: the timer and the clock may disagree by so much
 
 
 class PendingAttach:
-    """The clients and actions that wait for the history of one session, which its backend is about to tell.
+    """The clients and actions that wait until the backend has sent the history of one session.
 
     `attach` is called once for each client, unless it leaves before. A client waits for at most `snapshot_wait`, and
-    for those before it. The answer to a request waits for at most `open_deadline`.
+    for the clients before it. An action waits for at most `open_deadline`.
     """
 
     __slots__ = ("_attach", "_is_known", "_limits", "_queue", "_rendering", "_schedule", "_state", "_waiting")
@@ -46,7 +46,10 @@ class PendingAttach:
         return [client for client, _action, _timer in self._waiting.values() if client is not None]
 
     def enter(self, client: Client) -> None:
-        """Attach a client once the history is known and the step has room for it. Only room holds up its commands."""
+        """Attach a client once the history is known and the step has room for it.
+
+        The client's commands wait only for room in the step, not for the history.
+        """
         if self._is_known:
             self._waiting[client.id] = (client, lambda: self._attach(client), None)
             self._act_in_turn(client.id)
@@ -65,7 +68,7 @@ class PendingAttach:
         self._waiting[key] = (client, action, self._schedule(limit, lambda: self._act_in_turn(key)))
 
     def _act_in_turn(self, key: object) -> None:
-        """Act once the step has room: many clients may wait for the same moment, and the history may be long."""
+        """Perform a waiting action once the step has room: many clients may wait for one history, which may be long."""
         self._queue.arrivals.add_piece(lambda: self._act_alone(key))
         client = self._client(key)
         if client is not None:
@@ -75,7 +78,7 @@ class PendingAttach:
         return self._waiting[key][0] if key in self._waiting else None
 
     def _act_alone(self, key: object) -> None:
-        """Act, outside of the call of any link. A client that cannot be shown the session is disconnected."""
+        """Perform a waiting action from the event loop. If attaching a client fails, disconnect the client."""
         client = self._client(key)
         try:
             if client is not None and self._render_slice(client):
@@ -130,7 +133,7 @@ class PendingAttach:
         return self._remove(client.id) is not None
 
     def note_history(self) -> None:
-        """Attach every client: the history is known, or will not come."""
+        """Attach all waiting clients, because the history is known or will not come."""
         self._is_known = True
         for key in list(self._waiting):
             self._act_in_turn(key)
@@ -171,7 +174,7 @@ class Presence:
 
     @property
     def vacant(self) -> bool:
-        """True if no client is attached and nothing was ever said, as after a probe."""
+        """True if no client is attached and the session never had any content, as after a probe."""
         state = self._context.state
         never_used = state.ids is None and not self._context.in_flight and not state.transcript
         return never_used and not self._pending.waiting and self.has_no_clients and state.turn is None
@@ -186,7 +189,10 @@ class Presence:
         self._pending.enter(client)
 
     def attach(self, client: Client, request: str = "") -> None:
-        """Show the session to a client, also to one that waited, and keep it informed unless it only makes calls."""
+        """Attach a client, also one that has waited: send it the session's state and all further events.
+
+        A client that only makes calls gets only an answer.
+        """
         self._pending.leave(client)
         if client.attaches or client.publishes:
             client.sessions[self._context.state.id] = None
@@ -194,7 +200,7 @@ class Presence:
             self._context.delivery.attach(client, request)
             return
         self._expiry.stop()
-        self._context.effects.backend.start()  # first: what the backend tells at once is then in the first snapshot
+        self._context.effects.backend.start()  # first, so that its first events are in the snapshot
         if client.attaches:
             audit.note("attach", client, session=self._context.state.id)
             self._context.delivery.attach(client, request)
@@ -203,7 +209,7 @@ class Presence:
             self._leave()  # it only makes calls, so it never attaches
 
     def rename(self, id: str) -> None:
-        """Give the session another id, also in the tables of its clients, which were not told the former one."""
+        """Change the id of the session, also in the tables of its clients, which have not seen the former one."""
         former, self._context.state.id = self._context.state.id, id
         for client in self.clients:
             for names in (client.sessions, client.behind):
@@ -212,13 +218,13 @@ class Presence:
                     names[id] = None
 
     def connect_for_query(self) -> None:
-        """Connect to the backend for a client that only asks, and rest after `session_ttl`."""
+        """Connect to the backend for a client that only makes a request; close the connection after `session_ttl`."""
         self._context.effects.backend.start()
         if self.has_no_clients and not self._expiry.is_running:
             self.await_client()
 
     def detach(self, client: Client) -> None:
-        """Forget a client that is gone; its turn goes on, the answers to its commands are dropped."""
+        """Forget a client that has left. Its turn continues, and the answers to its commands are dropped."""
         client.sessions.pop(self._context.state.id, None)
         self._pending.leave(client)
         attached = client.id in self._context.delivery.attachments  # a probe never attaches
@@ -232,12 +238,12 @@ class Presence:
             self.await_client()
 
     def await_client(self) -> None:
-        """Start the timer of a session that has no client, or none any more."""
+        """Start the timer of a session without clients."""
         self.note_use()
         self._expiry.start(self._context.services.limits.session_ttl, self._expire)
 
     def note_use(self) -> None:
-        """Count `session_ttl` from now: a client has left, or a turn has ended."""
+        """Start `session_ttl` again, because a client has left or a turn has ended."""
         self._used_at = self._context.services.monotonic()
 
     def _expire(self) -> None:
@@ -252,9 +258,9 @@ class Presence:
         self.rest("session_ttl")
 
     def rest(self, reason: str) -> None:
-        """Close the connection to the backend, because nobody uses the session; log and audit that.
+        """Close the connection to the backend of an unused session, and write that to the log and the audit log.
 
-        If other sessions need the connection, this is tried again after `session_ttl`.
+        If other sessions need the connection, try again after `session_ttl`.
         """
         if self._context.effects.backend.rest():
             self._expiry.start(self._context.services.limits.session_ttl, self._expire)
@@ -264,9 +270,9 @@ class Presence:
         self._context.effects.rested()
 
     def rest_backend(self) -> None:
-        """Stop connecting to a lost backend until the next client or command, if nobody waits for it.
+        """Stop connecting to a lost backend until the next client or command, unless a client or a turn needs it.
 
-        A backend whose turns outlive the connection may go on with a turn that this gateway does not know.
+        If turns of the backend outlive the connection, a turn that this gateway does not know may still run.
         """
         context = self._context
         waits = context.states.busy or context.in_flight or self._pending.waiting

@@ -1,5 +1,5 @@
-"""The normal form of a question: it has an id, is put in words beside the backend's own form, and is over before its
-turn ends (docs/translation.md, rule 3.3).
+"""The normal form of a question: it has an id, is also put in words, and is closed before its turn ends
+(docs/translation.md, rule 3.3).
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from dragoman.mappings.canonical.values import Origin, Segment
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """An answer to a question. `giver` is the seat of its client (questions.py), None for the gateway.
+    """An answer to a question.
 
-    With typed `segments` the turn goes on as a run of the link in `origin`.
+    `giver` identifies its client (`_seat` in questions.py), None for the gateway. With typed `segments` the turn
+    continues as a run of the link in `origin`.
     """
 
     resolved: Resolution
@@ -31,7 +32,7 @@ class Given(Struct, frozen=True, kw_only=True):
 
 
 def denied(asked: Question) -> Resolution:
-    """Return the event that closes a question which nobody answered."""
+    """Return the event that closes an unanswered question as denied."""
     if isinstance(asked, events.ApprovalRequested):
         return events.ApprovalResolved(question=asked.question, approved=False)
     return events.InteractionResolved(question=asked.question, declined=True)
@@ -47,8 +48,9 @@ def resolution_of(command: Answer) -> Resolution:
 class QuestionForm:
     """Brings questions into their normal form.
 
-    `puts_in_words` returns True if clients without a form for a question are asked in words; else the route answers
-    for them. `given` returns the answer that is on its way to the backend, which may go on before it confirms it.
+    `puts_in_words` returns True if clients without a form for a question are asked in words; else the route answers for
+    them. `given` returns the answer that was sent to the backend and is not confirmed; the backend may continue before
+    it confirms it.
     """
 
     __slots__ = ("_content", "_given", "_puts_in_words", "_runs", "_state")
@@ -70,7 +72,7 @@ class QuestionForm:
         return self._runs.finish()
 
     def asked_again(self, text: str, at: int, *, segments: tuple[Segment, ...], origin: Origin) -> list[Run]:
-        """Ask the open question again by `text`, the next field or the same once more, after `segments` were typed."""
+        """Ask the open question again by `text`, for the next or the same field, after a client typed `segments`."""
         self._runs.begin(at)
         turn = self._state.turn
         if turn is not None and turn.question is not None and turn.question.words is not None:
@@ -80,7 +82,7 @@ class QuestionForm:
         return self._runs.finish()
 
     def noted(self, text: str, at: int, *, segments: tuple[Segment, ...]) -> list[Run]:
-        """Answer typed `segments` with `text` outside of any turn: a run of its own that is over at once."""
+        """Answer typed `segments` with `text` outside of any turn, as a run that ends immediately."""
         self._runs.begin(at)
         self._note(text, segments)
         return self._runs.finish()
@@ -99,7 +101,7 @@ class QuestionForm:
             self._put(event, wording.in_words(event), turn)
 
     def resolve_question(self, event: Resolution) -> None:
-        """Close the question as the backend told."""
+        """Close the question by the backend's event."""
         turn = self._state.turn
         if turn is None or turn.question is None:
             self._runs.lose(event, "no question is open")
@@ -107,25 +109,25 @@ class QuestionForm:
             self._resolve(structs.replace(event, question=turn.question.asked.question), ())
 
     def close_question(self) -> None:
-        """Close an open question by the answer that is on its way, else as denied: the backend no longer waits."""
+        """Close an open question, because the backend no longer waits: by the answer that was sent, else as denied."""
         turn = self._state.turn
         if turn is not None and turn.question is not None:
             self._answer(self._given() or Given(resolved=denied(turn.question.asked)))
 
     def close_answered(self) -> None:
-        """Close an open question if an answer is on its way, because the backend has taken it."""
+        """Close an open question if an answer was sent, because the backend has accepted it."""
         if self._given() is not None:
             self.close_question()
 
     def code_wanted(self, event: events.OtpRequired) -> None:
-        """Ask for a one-time code. The turn is not parked, it goes on to its end."""
+        """Ask for a one-time code. The turn is not parked: it continues to its end."""
         turn = self._runs.require_turn()
         self._content.close_block()
         self._runs.emit(event)
         self._runs.emit(events.QuestionAsked(text=wording.code_wanted(event), after_text=turn.spoke))
 
     def code_sent(self, event: events.OtpSent) -> None:
-        """Say that a one-time code is on its way."""
+        """Tell clients in words that a one-time code was sent."""
         turn = self._state.turn
         if turn is not None:
             self._content.close_block()

@@ -1,8 +1,9 @@
-"""The questions of a backend: who may answer, how an answer reaches the backend, and when nobody answers
+"""The questions of a backend: who may answer, how an answer reaches the backend, and the deadline without an answer
 (docs/design.md, section 5; docs/translation.md, rule 3.3).
 
-A question outlives its clients, not its backend. It is shown to every client that attaches; the first answer wins. A
-client whose dialect has no questions is asked in words, and its next input is the answer.
+A question stays open when its clients leave, but not when its backend is lost. It is shown to every client that
+attaches; the first answer counts. A client whose dialect has no questions is asked in words, and its next input is the
+answer.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Questions:
     def __init__(self, context: SessionContext) -> None:
         self._context = context
         self._shown, self._changed_at = "", 0  # id of the open question, and when it was shown or the last one was over
-        self._seq = 0  # that of the first event after it was asked
+        self._seq = 0  # the seq of the first event after it was asked
         self._asked: Question | None = None  # the open question, unless the route answers it
         self._form: Form | None = None
         self._deadline = Deadline(context.services.schedule)
@@ -72,7 +73,7 @@ class Questions:
     # -- a question begins and ends --------------------------------------------------------------------
 
     def note_question(self) -> None:
-        """Take note of a question that was opened or closed by the events just delivered."""
+        """Update the deadline and the state after events that were just delivered have opened or closed a question."""
         block = self.open
         shown = block.asked.question if block is not None else ""
         if shown == self._shown:
@@ -94,13 +95,13 @@ class Questions:
             self._decide(block.asked)
 
     def _decide(self, question: Question) -> None:
-        """Answer as the route says: no client can."""
+        """Answer a question by the route's option `approvals`, because no client can."""
         approved = self._context.route.approvals == "approve"
         log.warning("question answered by the route", session=self._context.state.id, approved=approved)
         self._give(None, _verdict(question, approved=approved))
 
     def deny(self, question: Question) -> None:
-        """Deny a question of a turn that is over for its clients, so that it gets no other answer."""
+        """Deny a question of a turn that has ended for its clients, so that the backend stops waiting."""
         self._context.in_flight.forward(None, _verdict(question, approved=False))
 
     def _expire(self) -> None:
@@ -108,7 +109,7 @@ class Questions:
         if block is None:
             return
         services = self._context.services
-        self._deadline.start(services.limits.answer_deadline, self._expire)  # again, in case the denial gets lost
+        self._deadline.start(services.limits.answer_deadline, self._expire)  # again, in case the denial is lost
         if self.given is not None:
             return
         text = f"no answer within {services.limits.answer_deadline:g} s: denied"
@@ -119,7 +120,7 @@ class Questions:
     # -- answers in a dialect's own form -----------------------------------------------------------------
 
     def answer(self, client: Client, command: Answer) -> None:
-        """Act on an answer that a client gave by a message of its dialect."""
+        """Handle an answer that a client sent as a message of its dialect."""
         if _answer_unheard(self._context, client, command):
             return
         fault = _mismatch(self.open, command) or ("not_found", self._too_late(client))
@@ -129,7 +130,7 @@ class Questions:
             self._give(client, command)
 
     def _too_late(self, client: Client) -> str:
-        """Return why an answer of this client does not count, "" if it does."""
+        """Return the reason why an answer of this client is refused as too late; "" if it is accepted."""
         if self.given is not None:
             return ANSWERED
         if client.attaches and not self._context.delivery.knows(client, self._seq):
@@ -143,7 +144,7 @@ class Questions:
 
     def _is_late_answer(self, client: Client, command: SubmitInput) -> bool:
         """Return True if an input answers a question in words that is over, and is the first of its client since."""
-        was_asked = self._beaten.pop(_seat(client), False)  # what it answers from now on is a later question
+        was_asked = self._beaten.pop(_seat(client), False)  # its next input answers a later question
         is_recent = self._has_changed_within(self._context.services.limits.answer_deadline)
         return was_asked and is_recent and wording.verdict(flatten(command.segments)) is not None
 
@@ -166,7 +167,7 @@ class Questions:
         return self.waits_for_words(client) or bool(one_time_codes.typed_code(self._context, client, command))
 
     def take_typed(self, client: Client, command: SubmitInput) -> bool:
-        """Act on an input that answers a question; return False if it answers none."""
+        """Handle an input that answers a question; return False if it answers none."""
         block = self.open
         if block is None:
             if self._beaten and self._is_late_answer(client, command):
@@ -214,7 +215,7 @@ class Questions:
         self._context.effects.deliver(asked, now)
 
     def show_again(self, client: Client) -> bool:
-        """Show the client once more the question in words that it waits at; return False if it waits at none."""
+        """Show a client the open question in words again; return False if it was not asked in words."""
         block = self.open
         if block is None or block.words is None or not self.waits_for_words(client):
             return False
@@ -224,14 +225,17 @@ class Questions:
         return True
 
     def waits_for_words(self, client: Client) -> bool:
-        """Return True if this client waits at a question in words; its dialect is shown no running turn."""
+        """Return True if this client was asked the open question in words. Its dialect then shows no running turn."""
         block = self.open
         return block is not None and block.words is not None and not client.can_be_asked(block.asked)
 
     # -- what the backend says to an answer --------------------------------------------------------------
 
     def note_reply(self, pending: PendingCommand, failure: Failure | None) -> bool:
-        """Act on the reply to an answer; return True if the client gets no reply, because it sees its turn go on."""
+        """Handle the reply to an answer.
+
+        Return True if the client gets no reply, because it sees that its turn continues.
+        """
         command = pending.command
         if not isinstance(command, Answer):
             return False
@@ -264,12 +268,12 @@ class Questions:
 
 
 def _seat(client: Client) -> str:
-    """Return the id of a client that attaches; "" for a publication, and for all who make calls and read it."""
+    """Return the id of a client that attaches; "" for a publication, and for all callers that read it."""
     return client.id if client.attaches else ""
 
 
 def _mismatch(block: QuestionBlock | None, command: Answer) -> tuple[Cause, str] | None:
-    """Return why a command does not answer the open question, None if it does."""
+    """Return the cause and the text why a command does not answer the open question; None if it does."""
     if block is None or isinstance(command, AnswerApproval) is not isinstance(block.asked, events.ApprovalRequested):
         return "not_found", GONE
     if command.question not in ("", block.asked.question):
@@ -283,7 +287,7 @@ def _mismatch(block: QuestionBlock | None, command: Answer) -> tuple[Cause, str]
 
 
 def _answer_unheard(context: SessionContext, client: Client, command: Answer) -> bool:
-    """Forward an answer that may be meant for a question which the backend asked before this gateway began.
+    """Forward an answer that may be for a question which the backend asked before this gateway started.
 
     Return False, and do nothing, for any other answer.
     """

@@ -1,14 +1,14 @@
-"""Filter what a backend sends of a turn that goes on after its connection was lost (docs/translation.md, rule 4.10).
+"""Filter the events of a turn that continues after its connection was lost (docs/translation.md, rule 4.10).
 
-A gateway in the place of a pod shows a turn in progress from its beginning to every link that attaches. A pod goes on
-where it is, perhaps in the middle of a block, and what it sent meanwhile is missing. So the first events after a new
-connection are read in this order, until one ends the stage:
+A gateway that serves as a pod shows a turn in progress from its beginning to every link that attaches. A real pod
+continues where it is, perhaps in the middle of a block, and the events that it sent meanwhile are missing. So the first
+events after a new connection are read in this order, until one ends the stage:
 
     stage       event                                    becomes
-    REPEATED    the next event that was heard, again     nothing; after the last one: NEW
+    REPEATED    the next known event, again              nothing; after the last one: NEW
                 the text of the open block, and more     the new text: NEW
-                any other                                what it becomes in CUT: nothing is repeated
-    CUT         text of the block that was cut           nothing yet: it waits for the done text, which has all of it
+                any other                                as in CUT: nothing is repeated
+    CUT         text of the block that was cut           nothing yet: it waits for the done text, which has all text
                 the done text of this block              itself: NEW
                 the end of the block without it          a Gap, the text that waited, itself: NEW
     NEW         any                                      itself
@@ -89,13 +89,13 @@ class ResumedTurn:
 
     @property
     def expected(self) -> bool:
-        """True while the turn is open, and its next event may be repeated or belong to a block with a missed part."""
+        """True while the turn is open and its next event may be repeated, or belong to a block with a missed part."""
         turn = self._state.turn
         is_filtered = self._stage is not Stage.NEW or bool(self.unfinished)
         return is_filtered and (turn.id if turn is not None else "") == self._turn
 
     def new_events(self, events: Sequence[Any]) -> list[Any]:
-        """Return the events that are new, and the new part of a text that was heard in part."""
+        """Return the new events, and the new part of a text of which a part is known."""
         return [new for event in events for new in self._new(event)]
 
     def _new(self, event: Any) -> Sequence[Any]:
@@ -115,7 +115,7 @@ class ResumedTurn:
         return self._continued(event) if self._stage is Stage.CUT else (event,)
 
     def _repeated(self, event: Any) -> Sequence[Any] | None:
-        """Return the new part of an event that repeats the next one that was heard; None if it does not."""
+        """Return the new part of an event that repeats the next known one; None if it does not repeat it."""
         heard: Any = self._heard.popleft()
         if type(heard) is not type(event):
             return None

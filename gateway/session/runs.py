@@ -1,4 +1,4 @@
-"""The runs of one step of a session: events of one turn, in order, folded into the state as they come.
+"""The runs of one step of a session: events of one turn, in order, each folded into the state when it is emitted.
 
 A batch never crosses a turn's boundary (docs/design.md, section 3), so a run ends where a turn, or another origin of
 it, begins; each run becomes one batch.
@@ -27,7 +27,7 @@ class Run(Struct, kw_only=True, gc=False):
 
 
 class Runs:
-    """The writer of one session's runs: call `begin`, then any of the others, then `finish`."""
+    """Collects the runs of one session's step: call `begin`, then any other methods, then `finish`."""
 
     __slots__ = ("_model_turns", "_run", "_runs", "_tells_model_turns", "at", "losses", "new_id", "state", "states")
 
@@ -37,8 +37,8 @@ class Runs:
         self.losses: list[Loss] = []
         self.at = 0
         self.new_id = new_id
-        self._tells_model_turns = tells_model_turns  # if False, each turn gets one of ours, as a pod's parent needs it
-        self._model_turns = 0  # the index of the next model turn, unless the backend says another one
+        self._tells_model_turns = tells_model_turns  # if False, the gateway adds one to each turn, for a pod's parent
+        self._model_turns = 0  # the index of the next model turn, unless the backend reports another one
         self._runs: list[Run] = []
         self._run: Run | None = None  # the newest, if the next event belongs to it
 
@@ -71,7 +71,7 @@ class Runs:
         self.losses.append(Loss(kind=type(event).__name__, why=why))
 
     def tell_gap(self, event: Gap) -> None:
-        """Tell every client that something is lost, and count it: not every dialect has a form for it."""
+        """Emit a Gap, and count it as a loss: not every dialect has a form for it."""
         self.losses.append(Loss(kind="Gap", why=event.text, count=max(1, event.count)))
         if event.context:
             self.state.epoch += 1  # the model has forgotten what the log has so far (rule 3.15)
@@ -86,9 +86,9 @@ class Runs:
         return turn
 
     def require_turn(self) -> OpenTurn:
-        """Return the open turn; content that comes without one opens one of the backend's own (3.17).
+        """Return the open turn. Without one, open a turn that the backend began (docs/translation.md, rule 3.17).
 
-        That may be the rest of a run whose turn failed with its connection (docs/translation.md, rule 4.10).
+        That may be the rest of a run whose turn failed with its connection (rule 4.10).
         """
         turn = self.state.turn
         if turn is None:
@@ -100,7 +100,7 @@ class Runs:
         return turn
 
     def say_running(self) -> None:
-        """Say that the open turn runs, and begin its model turn if the backend tells none."""
+        """Emit that the open turn runs, and begin its model turn if the backend reports none."""
         if self.state.status != "running":
             self.emit(StatusChanged(status="running"))
         turn = self.state.turn
@@ -108,7 +108,7 @@ class Runs:
             self.start_model_turn(ModelTurnStarted())
 
     def next_model_turn(self) -> int:
-        """Return the index of a model turn that begins now and that the backend does not tell."""
+        """Return the index of a model turn that begins now and that the backend does not report."""
         self._model_turns += 1
         return self.last_model_turn
 

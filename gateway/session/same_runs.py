@@ -1,17 +1,17 @@
 """Find the runs that two histories of one conversation have in common (docs/translation.md, rule 4.7).
 
-A run is an input and the items after it. Either history may lack runs, and parts of answers. Users repeat their words.
-So runs are paired by several rules. Each looks only between the pairs that those before it have found:
+A run is an input and the items after it. Either history may lack runs, and parts of answers. Users may send the same
+text again. So runs are paired by several rules. Each rule looks only between the pairs that earlier rules have found:
 
     two runs are the same if their inputs   and of their answers
-    have one id                             nothing is known; only here the order may differ
+    have one id                             no condition; only here the order may differ
     have one text                           the known one has all of the told one, or else both are equal, or else the
                                             told one has all of the known one
-    have one text, and all between do       nothing is known: a backend may store another answer than was seen
+    have one text, and all between do       no condition: a backend may store another answer than was seen
     have one text                           one is not there: it was cancelled, or is not stored
 
-A run is paired with the first known one that it fits. Once that is completed, it has all of the told answer, and still
-none before it does: a history that is told twice has the same pairs. The cost of each rule is linear.
+A run is paired with the first known run that fits. When the known run has been completed, it has the whole told answer,
+and no earlier run fits. So a history that is sent twice gives the same pairs. The cost of each rule is linear.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class HistoryRun:
         self.blocks = dict(zip(accumulate(map(len, texts), initial=0), texts, strict=False))  # by place in the answer
 
     def missing_part(self, told: HistoryRun) -> tuple[int, int]:
-        """Return where in the answer of `told` the text begins and ends that this answer lacks.
+        """Return the start and end, in the answer of `told`, of the text that this answer lacks.
 
         This answer has the text before it and after it. Both are whole blocks, unless one of the two answers is the
-        beginning or the end of the other. The missing text ends where a block of this answer begins, so it can be
-        added there.
+        beginning or the end of the other. The missing text ends where a block of this answer begins, so it can be added
+        there.
         """
         seen, text = self.answer, told.answer
         if seen.startswith(text) or text.startswith(seen):
@@ -67,7 +67,7 @@ class HistoryRun:
         return begin, stop
 
     def lengthened(self, before: str, after: str) -> HistoryRun:
-        """Return this run with the text `before` in front of its first block, and `after` behind its last one."""
+        """Return this run with `before` added at the start of its first block, and `after` at the end of its last."""
         if not (before or after):
             return self
         texts = answers(self.items)
@@ -80,20 +80,20 @@ class HistoryRun:
 
 Runs = Sequence[HistoryRun]
 Pairs = Iterable[tuple[HistoryRun, HistoryRun]]
-"""Runs that are the same: one of the history that is told, and the known one."""
+"""Pairs of equal runs: one of the received history, and the known one."""
 
 Sign = tuple[Callable[[HistoryRun], Hashable], Callable[[HistoryRun, HistoryRun], bool]]
-"""A key that two runs have in common if they are the same, and what else must be true of them."""
+"""A key that equal runs have in common, and a further condition that a pair must meet."""
 
 
 def split_runs(items: Sequence[Item]) -> Runs:
-    """Return the runs of a history; the first one is what comes before the first input."""
+    """Return the runs of a history. The first one has the items before the first input."""
     begins = [0, *(i for i, item in enumerate(items) if is_said(item, "user")), len(items)]
     return [HistoryRun(place, items[begin:end]) for place, (begin, end) in enumerate(pairwise(begins))]
 
 
 def same_runs(told: Runs, known: Runs) -> dict[int, int]:
-    """Return the place in `known` of each run of `told` that is there."""
+    """Return a map: index of a run in `told` -> index of the equal run in `known`."""
     same = {0: 0}
     for find_pairs in RULES:
         for gap in [*_gaps(told, known, same)]:
@@ -118,7 +118,7 @@ def _gaps(told: Runs, known: Runs, same: dict[int, int]) -> Iterator[tuple[Runs,
 
 
 def _one_id(told: Runs, known: Runs) -> Pairs:
-    """Pair each run with the known one of its id, unless the id comes twice."""
+    """Pair each run with the known run with the same id, unless an id occurs twice."""
     others = {run.id: run for run in known}
     counts = Counter(run.id for run in told if run.id in others)
     return [(run, others[run.id]) for run in told if run.id and counts[run.id] == 1]
@@ -131,7 +131,7 @@ def _equal_inputs(told: Runs, known: Runs) -> Pairs:
 
 
 def _in_order(told: Runs, known: Runs, signs: Sequence[Sign]) -> Pairs:
-    """Pair each run with a known one after the last pair: the first with one of these signs, in their order."""
+    """Pair each run with the first known run after the last pair that has one of these signs, tried in their order."""
     alike: dict[Hashable, deque[HistoryRun]] = {}
     for key in {key for key, _ in signs}:
         for run in known:

@@ -1,8 +1,8 @@
 """A session: one conversation with its state, its backend and its clients (docs/design.md, section 5).
 
-It builds its parts, performs their effects, and carries what the backend says to the clients: `receive` takes it, the
-normal form completes it, the log keeps it, `Delivery` renders it. Text that streams takes a shorter way. Everything
-here is synchronous; the only timers are deadlines of the parts.
+A session builds its parts and performs their effects. Events of the backend pass through `receive`, the normal form,
+the log and `Delivery` to the clients. Streamed text takes a fast path. Everything here is synchronous; the only timers
+are deadlines of the parts.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ _ENDED = attrgetter("ended")
 class NoBackend:
     """The backend of a session that has ended.
 
-    A session and its backend know each other. A stopped session takes this backend in place of its own. So both are
-    freed at once, and not by a later run of the garbage collector.
+    A session and its backend refer to each other. A stopped session replaces its backend by this one, so that both are
+    freed without the garbage collector.
     """
 
     def start(self) -> None:
         """Do nothing."""
 
     def send(self, commands: Sequence[Command]) -> None:
-        """Drop the commands: the session has failed all that waited, and takes no more."""
+        """Drop the commands of a session that has ended."""
 
     def rest(self) -> bool:
         return False
@@ -79,25 +79,27 @@ class SessionObserver(Struct, frozen=True, kw_only=True):
     """Functions that are called when something happens to a session."""
 
     on_renamed: Callable[[Session, str, bool], Session] = lambda session, _name, _is_first: session
-    """The backend opened the session under this name, or refused it (""). Return the session that clients are shown.
+    """Called when the backend has opened the session under this name, or refused it ("").
+
+    Returns the session to attach clients to.
 
     The last argument is True if the backend has not named the session before.
     """
     on_status: Callable[[Session], None] = do_nothing
     on_rested: Callable[[Session], None] = do_nothing
-    """The connection to the backend was closed, because no client came for `session_ttl`."""
+    """Called when the connection to the backend was closed, because no client came for `session_ttl`."""
     on_busy: Callable[[Session, bool], None] = do_nothing
     """Called with True when a turn is open or an input waits to be accepted, and with False when neither is."""
     on_run: Callable[[Session, Run], None] = do_nothing
-    """Events were delivered, and they are more than text."""
+    """Called when events other than text were delivered."""
     changed: set[str] = field(default_factory=set)
-    """Takes the id of the session then, because its place in a list may be another. Text adds nothing here."""
+    """Called with the id of a session whose position in a list may have changed, but not for streamed text."""
 
 
 class Session:
     """A conversation of a backend with clients. `connect` makes its connection, and `recorder` records it.
 
-    Its parts refer to it weakly. So a session that was stopped is freed with the last reference of others.
+    Its parts refer to it weakly, so a stopped session is freed with the last outside reference.
     """
 
     def __init__(
@@ -158,7 +160,7 @@ class Session:
     # -- clients ---------------------------------------------------------------------------------------
 
     def on_last_detach(self) -> None:
-        """Cancel the turn if the route says so: the last client has left."""
+        """Cancel the turn if the route's option `on_last_detach` says so."""
         self.memory.drop_rendered()
         if self._route.on_last_detach == "cancel" and self.form.states.busy and not self.inputs.of_caller:
             self.commands.cancel(None, CancelTurn())
@@ -169,11 +171,11 @@ class Session:
     # -- the backend -----------------------------------------------------------------------------------
 
     def receive(self, bursts: Sequence[Burst[Event]]) -> StreamedBlock | None:
-        """Normalise, log and deliver what the backend said. After a lone piece of a block, return the block."""
+        """Normalise, log and deliver events of the backend. After a lone piece of a block, return the block."""
         now = self._services.clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
-            if self._names_only:  # first, because a history may tell at once what a reconnected client missed
+            if self._names_only:  # first, because a history may at once show what a reconnected client missed
                 items, losses = tool_names_only(items)
                 self._context.count_losses(losses)
             if self._severed.filters_events:
@@ -193,7 +195,7 @@ class Session:
                     self.deliver(self.form.feed(some, at), at)
             if events.HistorySnapshot in map(type, items):
                 self.memory.trim_transcript()
-            self.pending.note_history()  # it is among them, or an answer: the backend has told what there was
+            self.pending.note_history()  # it is among them, or an answer came: the backend has sent its history
         return None if self._severed.filters_events else self.delivery.groups.streamed
 
     def _deliver_text(self, events: list[Any], at: int) -> bool:
@@ -216,10 +218,10 @@ class Session:
         return True
 
     def connected(self) -> None:
-        """Do nothing: the connection is told what the session is."""
+        """Do nothing: the translator of the connection is attached to the session anyway."""
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
-        """Fail what waits for a backend that cannot be reached, and a turn that cannot outlive its connection."""
+        """Fail the commands that wait for a lost backend, and a turn that cannot outlive its connection."""
         failure = Failure(cause=cause, text=text)
         if self._severed.lost(failure, unsent):
             self.pending.note_history()
@@ -260,7 +262,7 @@ class Session:
                     self.presence.note_use()
                     self.commands.forget_cancel()
                     self.describe()
-        except Exception:  # a fault of ours
+        except Exception:  # an error of our own code
             if any(map(_ENDED, runs)):  # the turn has ended in the state, but some clients may wait for its end
                 _disconnect_clients(self.delivery)
             raise
@@ -281,7 +283,7 @@ class Session:
             self.memory.trim_transcript()  # last, because the log of an ended turn was emptied before
 
     def _end_endless(self, at: int) -> None:
-        """Fail an open turn that is larger than what a session keeps, and ask its backend to stop."""
+        """Fail an open turn that is larger than a session may keep, and ask its backend to stop."""
         self.log.end_turn()
         text = f"the turn is over {self._services.limits.transcript_max} bytes"
         self.deliver(self.form.cut("failed", Failure(cause="too_large", text=text), at, discard=True), at)
@@ -295,7 +297,7 @@ class Session:
     def describe(
         self, kind: type[events.SessionUpdated | events.SessionActivated | events.SessionClosed] = events.SessionUpdated
     ) -> None:
-        """Tell subscribers what the session is now, or what was done with it."""
+        """Publish an event about the session to all subscribers: by default, its present description."""
         if self.delivery.publications:
             self.tell_clients(kind(session=self.summary()))
 
@@ -318,7 +320,7 @@ class Session:
         return self._observer.on_renamed(self, event.session, is_first)
 
     def refused(self) -> None:
-        """Drop the session: its backend did not open it, and nothing of it remains."""
+        """Drop the session, because its backend did not open it."""
         self._observer.on_renamed(self, "", False)
 
     def show(self, client: Client, request: str, event: events.SessionOpened, then: Command | None) -> None:

@@ -1,10 +1,10 @@
 """Keep the open turn of a session while the connection to its backend is lost (docs/translation.md, rule 4.10).
 
     state       event                                        next state, and what is done
-    connected   loss, nothing runs                           connected: what waits for an answer fails
+    connected   loss, nothing runs                           connected: commands without an answer fail
     connected   loss, a turn is open or an input in flight   severed: the grace begins
-    severed     history: the run goes on                     connected: what was missed is said, the turn goes on
-    severed     history: the run has ended                   connected: what was missed is said, the turn ends so
+    severed     history: the run continues                   connected: missed events are sent, the turn continues
+    severed     history: the run has ended                   connected: missed events are sent, the turn ends
     severed     history: neither                             connected: the turn fails
     severed     the grace is over, or the session is gone    connected: the turn fails
 
@@ -65,7 +65,7 @@ class SeveredTurn:
         """True while events of the backend must pass `take`; read for each token, so it is no property."""
 
     def lost(self, failure: Failure, unsent: Sequence[Command]) -> bool:
-        """Handle a lost connection, or one that could not be made again; return True if the turn may still go on."""
+        """Handle a lost connection, or a failed attempt to reconnect; return True if the turn may still continue."""
         context, commands, state = self._context, self._commands, self._context.state
         is_written = self._states.waiting not in ("", *(command.request for command in unsent))
         may_go_on = context.upstream.lost_turn == "goes_on" and (
@@ -78,9 +78,9 @@ class SeveredTurn:
         return may_go_on
 
     def _sever(self, failure: Failure) -> None:
-        """Begin the grace; only what may be found in a history waits on."""
+        """Begin the grace. Fail all commands whose outcome a history cannot show."""
         context = self._context
-        self._states.await_connection(failure)  # it fails the turn if nothing better is heard
+        self._states.await_connection(failure)  # the failure of the turn unless a history comes
         self.filters_events = True
         self._grace.start(context.services.limits.reconnect_grace, self._expire)
         for request in context.in_flight.requests():
@@ -89,7 +89,7 @@ class SeveredTurn:
                 self._commands.give(request, failure)
 
     def close(self) -> None:
-        """End the wait for the connection: the turn is decided, or the gateway ends."""
+        """End the wait for the connection, because the turn is decided or the gateway ends."""
         self._start_unknown = False
         self._states.await_connection(None)
         self._grace.stop()
@@ -100,7 +100,7 @@ class SeveredTurn:
             self._context.effects.give_up(self._states.severed)
 
     def take(self, items: Sequence[Any], at: int) -> list[Any]:
-        """Learn from the first whole history among `items`; return the events that remain to be acted on."""
+        """Decide the turn by the first whole history among `items`; return the events that are still to be handled."""
         new = self._with_start(self._new_events(self._after_history(items, at)))
         self.filters_events = bool(self._states.severed or self._resumed or self._start_unknown)
         return new
@@ -126,7 +126,7 @@ class SeveredTurn:
         return list(items)
 
     def _new_events(self, items: list[Any]) -> list[Any]:
-        """Return the new events of a turn that goes on, as far as they are complete."""
+        """Return the new events of a turn that continues, as far as they are complete."""
         resumed = self._resumed
         if resumed is None or self._states.severed:
             return items
@@ -136,7 +136,7 @@ class SeveredTurn:
         return items
 
     def _forget_resumed(self) -> None:
-        """Count the events that waited for the end of their block: the turn or the connection has ended."""
+        """Count the events that wait for the end of their block as lost: the turn or the connection has ended."""
         resumed, self._resumed = self._resumed, None
         if resumed is not None:
             why = "the end of its block did not come"

@@ -1,9 +1,9 @@
-"""Show clients that read slowly what they have missed, once they read again (docs/design.md, section 6).
+"""Deliver missed events to clients that read slowly, once they read again (docs/design.md, section 6).
 
 An attachment whose outbox is full leaves its group with a copy of the projection and a cursor into the log. When its
 writer has drained, the rest of the log is rendered for it, with adjacent pieces joined. Once it has caught up, it joins
-its group again. It is disconnected when the log drops what it has not got, also if it reads nothing at all. A client
-that joins in the middle of a long turn is shown the turn in the same way, and then the log.
+its group again. It is disconnected when the log drops events that it has not got, also if it reads nothing at all. A
+client that joins in the middle of a long turn is shown the turn in the same way, and then the log.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SlowClients:
             attachment.link.log.info("client is slow, merging its text deltas")
 
     def show_turn(self, attachment: Attachment, turn: list[Event]) -> None:
-        """Show the open turn so far to a client that joins: one slice at once, the others as it reads."""
+        """Send the open turn so far to a client that joins: one slice immediately, the others as the client reads."""
         context, link = self._context, attachment.link
         batches = [context.log.unlogged(part) for part in slices_of(turn, context.services.limits.catch_up)]
         attachment.earlier, attachment.held = batches[::-1], context.log.turn_weight
@@ -74,7 +74,7 @@ class SlowClients:
         self.lagging[attachment.link.id] = attachment
 
     def forget(self, attachment: Attachment) -> None:
-        """Hold nothing more for a client that has caught up, or leaves."""
+        """Drop everything that is held for a client that has caught up or leaves."""
         link = attachment.link
         link.behind.pop(self._context.state.id, None)
         self.lagging.pop(link.id, None)
@@ -82,7 +82,10 @@ class SlowClients:
         attachment.earlier, attachment.held = [], 0
 
     def cut_unreachable(self) -> None:
-        """Disconnect the clients whose missed events the log no longer has. Only those in front are looked at."""
+        """Disconnect the clients whose missed events the log no longer has.
+
+        They are the first in `lagging`, so no others are checked.
+        """
         while self.lagging:
             attachment = next(iter(self.lagging.values()))
             if self._context.log.reaches(attachment.cursor):
@@ -126,7 +129,7 @@ class SlowClients:
             self.forget(attachment)
             self._groups.join(attachment)
         else:
-            self.lagging.pop(link.id, None)  # it comes after those that lack more
+            self.lagging.pop(link.id, None)  # it is added after those that lack more
             self._keep_behind(attachment)
 
     def render(self, attachment: Attachment, projection: SessionProjection, batch: Batch, count: int) -> None:
@@ -146,7 +149,7 @@ class SlowClients:
 def turn_projection(attachment: Attachment, projection: SessionProjection, batch: Batch) -> SessionProjection:
     """Return the projection for a batch of a slow link; the link's own turn uses its request id."""
     own = batch.origin.link == attachment.link.id
-    request = batch.origin.request if own else attachment.request  # an answer may have given the turn to another
+    request = batch.origin.request if own else attachment.request  # an answer may have made it the turn of another link
     if not attachment.link.dialect.has_request_ids or request == attachment.request:
         return projection
     attachment.request = request

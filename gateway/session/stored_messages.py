@@ -2,7 +2,7 @@
 
 Two messages are the same if they have one id, or else one role and text after the last message that both have. A
 message that only the store has comes after the last one that both have, and before the turn of the next. If that turn
-has an answer that the store corrects, it comes after this answer: two runs were taken for one.
+has an answer that the store corrects, the message comes after this answer, because two runs were seen as one.
 
 Items that only the transcript has stay where they are. Each step looks up where a message stands: the cost is linear.
 """
@@ -27,7 +27,7 @@ def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -
     at, turn = 0, ""
     for message, place in [*_placed(listed, transcript), (None, len(transcript))]:
         if place is None:
-            assert message is not None  # noqa: S101  # the last pair has a place
+            assert message is not None  # noqa: S101  # the last pair has an index
             new.append(structs.replace(message, id=message.id or new_id()))
             continue
         gap = list(transcript[at:place])
@@ -113,9 +113,9 @@ def _correct(gap: list[Item], new: list[Message]) -> int:
 
 
 def _replace_answers(gap: list[Item], new: list[Message], begin: int, unheard: int) -> int:
-    """Give the answers in `gap` from `begin` on the texts of those in `new`, in order.
+    """Replace the texts of the answers in `gap` from `begin` on by those in `new`, in order.
 
-    The first `unheard` messages of `new` were not heard: they come before the first answer in `gap`, in its turn.
+    The first `unheard` messages of `new` were not received: they come before the first answer in `gap`, in its turn.
     Return how many items of `gap` come before those that are left in `new`.
     """
     corrected = 0

@@ -1,11 +1,11 @@
-"""The open text or reasoning of a turn while nothing else happens in its session (docs/design.md, section 6).
+"""The fast path of streamed text or reasoning, while nothing else happens in the session (docs/design.md, section 6).
 
 Most of what a gateway carries is one more piece of such a block. For each of them the general path would touch a
 hundred objects to find out that it changes nothing else. So the general path, once it has delivered a piece that came
 alone, makes a TextStream: the few objects that a further piece changes, and one function for each rendering.
 Anything but a further piece takes the general path, which closes the stream first.
 
-    made    by Groups, after a lone piece was delivered, if each rendering can write further ones by itself
+    made    by Groups, after a lone piece was delivered, if each group's projection has a fast writer
     left    by anything but a lone piece of text, by a full outbox, after EVENTS_MAX pieces or WEIGHT_MAX characters
     closed  by the log, which takes its pieces then; the open block has each at once
 """
@@ -73,7 +73,7 @@ class TextStream:
         self._notes = recorder.open_text(links, around) if recorder is not None else None
 
     def add_text(self, text: str, at: int, _session: str = "") -> bool:
-        """Log a further piece of the block and give it to every client; `at` is its time (ns), 0 for now.
+        """Log a further piece of the block and send it to every client; `at` is its time (ns), 0 for now.
 
         Return False, and do nothing, if the piece must take the general path. A link that carries many sessions has
         found this stream by the session's id.
@@ -107,10 +107,10 @@ class TextStream:
         return True
 
     def _close(self) -> Sequence[str]:
-        """Take no further piece; return those that were added."""
+        """Close the stream; return the pieces that were added."""
         self.open = False
         if not self.count:
             return ()
         self._turn.now = self._state.updated_at
-        # The pieces of the event that closes the stream may stand after them already.
+        # The event that closes the stream may have added its pieces after them already.
         return self._parts[self._first : self._first + self.count]

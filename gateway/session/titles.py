@@ -30,7 +30,7 @@ def rename(context: SessionContext, client: Client, command: RenameSession) -> N
 
 
 def note_renamed(context: SessionContext, command: RenameSession) -> None:
-    """Tell all clients the title of a rename that is done, unless they know it."""
+    """Send all clients the new title after a rename that succeeded, unless they know it."""
     if context.state.title != command.title:
         _set_title(context, command.title)
 
@@ -58,7 +58,7 @@ def answer_with_row(
 def find_failure(context: SessionContext, pending: PendingCommand, failure: Failure | None) -> Failure | None:
     """Return the failure of a rename; None if the gateway keeps the title, because the backend has no rename.
 
-    A client of the backend's own dialect is shown its refusal.
+    A client of the backend's own dialect always gets the backend's refusal.
     """
     client = pending.client
     if failure is None or client is None or client.dialect.name == context.upstream.name:

@@ -1,11 +1,11 @@
-"""Find out how a turn went on after its connection to the backend was lost (docs/translation.md, rule 4.10).
+"""Find out how a turn continued after its connection to the backend was lost (docs/translation.md, rule 4.10).
 
-A backend that outlives its connections shows its history to each new one. `find_turn` finds the input of the open turn
-there, and returns how that turn stands:
+A backend that outlives its connections sends its history over each new one. `find_turn` finds the input of the open
+turn there, and returns the state of that turn:
 
-    running   its run goes on         its events follow; `missed` are told now
-    ended     its run has an end      `missed` are told now, then that end
-    unknown   the history tells none  the turn is lost
+    running   its run continues       the missed events are sent now; its further events follow
+    ended     its run has an end      the missed events are sent now, then that end
+    unknown   the history has neither the turn is lost
 
 Another gateway, as the backend, ends a run with a question in words. The answer begins our next turn, but there it is
 the rest of the run that was asked. Its history has that run under its first input, without question and answer. So the
@@ -48,12 +48,12 @@ class FoundTurn(Struct, frozen=True, kw_only=True):
 
     @property
     def ends_in_text(self) -> bool:
-        """True if the last thing of the run that the history has is a text of the assistant."""
+        """True if the last item of the run in the history is a text of the assistant."""
         last = self.own[-1] if self.own else None
         return last is not None and is_said(last, "assistant")
 
     def ending_events(self) -> list[Event]:
-        """Return the events that end the turn as the history says."""
+        """Return the events that end the turn as the history shows it."""
         status = events.StatusChanged(status="paused" if self.end == "paused" else "idle")
         if self.failure is not None:
             return [events.ErrorReported(cause=self.failure.cause, text=self.failure.text), status]
@@ -145,8 +145,8 @@ def _count_known(known: list[str], inputs: list[str]) -> int | None:
     """Return how many inputs of a history were known before; None if it was rewritten.
 
     A compaction replaces the oldest inputs by a summary, so the longest end of `known` with which `inputs` begin
-    counts. The prefix function of Knuth, Morris and Pratt finds it in linear time: equal inputs of a hostile backend
-    would take a comparison of all texts for each count.
+    counts. The prefix function of Knuth, Morris and Pratt finds it in linear time: a hostile backend could send equal
+    inputs, for which comparing all texts for each count would take quadratic time.
     """
     texts = [*inputs[: len(known)], None, *known]
     lengths = [0]  # for each text, how many of the first texts the texts up to it end with
@@ -175,7 +175,7 @@ def _parks(item: Item) -> bool:
 
 
 def heard_before(state: SessionState) -> list[Item]:
-    """Return the items of the run that came in earlier turns, without questions in words and the answers of users."""
+    """Return the items of the backend's run in earlier turns, without questions in words and answers to them."""
     items = state.transcript[start_of_run(state) : state.fresh]
     heard: list[Item] = []
     for item in items:
@@ -222,7 +222,7 @@ def as_events(items: Sequence[Item]) -> Iterator[Event]:
 
 
 def missed_events(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item], *, running: bool = False) -> list[Event]:
-    """Return events for what `own`, the items of the turn's run, have beyond the events that were heard.
+    """Return events for the content of `own`, the items of the turn's run, that was not received yet.
 
     `known` are the items of the transcript that came with the turn. A text at the end of a run that is `running` may
     still grow, so its block stays open.
@@ -248,9 +248,9 @@ def missed_events(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item], *,
 
 
 def _unheard(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterator[tuple[str, str]]:
-    """Yield what was heard and all of the text of the block, if there is one, that was not heard to its end.
+    """Yield, for each block of `text` that was not received to its end, the known text and the whole text.
 
-    The heard blocks that the text begins with are used up.
+    The known blocks with which `text` begins are removed from `heard`.
     """
     at = 0
     while heard and at < len(text):
@@ -259,7 +259,7 @@ def _unheard(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iter
         if not block.done:
             yield sent, text[at:]
             return
-        if not text.startswith(sent, at):  # parts were missed in between: the text that was heard stays
+        if not text.startswith(sent, at):  # a part in between was missed: the known text stays
             return
         at += len(sent)
     if at < len(text):

@@ -1,6 +1,8 @@
-"""The states of a session's turn: this table runs the code, and makes the diagram in docs/design.md, section 5.
+"""The states of a session's turn. The code follows this table, and the diagram in docs/design.md, section 5, is made
+from it.
 
-Two facts stand beside the state of the shown turn: the input that will begin the next turn, and a lost connection.
+Two further facts are kept beside the state: the input that will begin the next turn, and the failure of a lost
+connection.
 
 Each state and trigger is a StrEnum: its hash is that of its text, and the hash of another Enum takes a Python call.
 """
@@ -14,7 +16,10 @@ from dragoman.mappings.canonical.values import Failure
 
 
 class TurnState(StrEnum):
-    """The turn as clients see it. `DISCARDED`: it ended for them, and what its backend still says is dropped."""
+    """The state of the turn as clients see it.
+
+    `DISCARDED`: it has ended for them, and further events of its backend are dropped.
+    """
 
     NONE = "no turn"
     OPEN = "open"
@@ -23,7 +28,7 @@ class TurnState(StrEnum):
 
 
 class Trigger(StrEnum):
-    """An occurrence that moves the state."""
+    """An occurrence that changes the state."""
 
     BEGUN = "input accepted, or content"
     ASKED = "question"
@@ -52,13 +57,13 @@ TURN: dict[TurnState, dict[Trigger, TurnState]] = {
         Trigger.GIVEN_UP: TurnState.NONE,
     },
 }
-"""The transitions of each state. The first state is where a session begins."""
+"""The transitions of each state. A session begins in the first state."""
 
 _SHOWN = frozenset({TurnState.OPEN, TurnState.PARKED})
 
 
 class TurnStates:
-    """The state of one session's turn; `on` is the only thing that moves it."""
+    """The state of one session's turn, which only `on` changes."""
 
     __slots__ = ("busy", "severed", "turn", "waiting")
 
@@ -77,15 +82,15 @@ class TurnStates:
                 self.on(Trigger.ASKED)
 
     def on(self, trigger: Trigger) -> None:
-        """Move the state if the table has this trigger for it."""
+        """Change the state if the table has a transition for this trigger."""
         self.turn = TURN[self.turn].get(trigger, self.turn)
         self.busy = self.turn in _SHOWN or bool(self.waiting)
 
     def await_input(self, request: str) -> None:
-        """Note the input that waits to be accepted, or with "" that none does."""
+        """Set the request id of the input that waits to be accepted; "" if none waits."""
         self.waiting = request
         self.busy = self.turn in _SHOWN or bool(request)
 
     def await_connection(self, failure: Failure | None) -> None:
-        """Note the failure of a lost connection, or None once it is known whether the turn goes on."""
+        """Set the failure of a lost connection; None once it is known whether the turn continues."""
         self.severed = failure

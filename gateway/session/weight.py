@@ -1,6 +1,6 @@
 """Estimate the memory of events and commands: the characters of streamed and large texts, and anything else as JSON.
 
-What a new client is shown (the transcript and the open turn) is counted as JSON, too: a control character takes six
+The data for a new client (the transcript and the open turn) is counted as JSON, too: a control character takes six
 bytes there.
 """
 
@@ -35,7 +35,7 @@ from dragoman.mappings.canonical.state import OpenTurn
 from dragoman.mappings.canonical.values import Item, Message
 
 VALUE = 64  # bytes of an object beside its content, as of a value in the metadata of a command
-ITEM = 300  # bytes of an item of a transcript beside its JSON: in memory, and in the other words of a dialect
+ITEM = 300  # bytes of an item of a transcript beside its JSON: in memory, and as rendered by a dialect
 
 _TEXT = attrgetter("text")
 _EXT = attrgetter("ext")
@@ -65,7 +65,7 @@ def of_events(events: Sequence[Event]) -> int:
 
 
 def in_turn(events: Sequence[Event], state: SessionState) -> int:
-    """Return how many bytes of JSON these events add to what a client that joins their turn is sent.
+    """Return the bytes of JSON that these events add to the data for a client that joins their turn.
 
     A finished block repeats the text of its deltas, which counts once. After a Gap it contradicts them, and counts. The
     complete arguments of a call repeat their fragments, which the open turn has.
@@ -93,7 +93,7 @@ def of_text(text: str) -> int:
 def of_item(item: Item | Event) -> int:
     """Return the bytes of one item of a transcript, or of an event that is shown to a client which joins its turn.
 
-    The text of a message repeats its segments, if it has any. Clients are sent one of them.
+    A message with segments has the same text twice, of which clients are sent one.
     """
     size = ITEM + len(_ENCODE(item))
     return size - len(_ENCODE(item.text)) if type(item) is Message and item.segments else size

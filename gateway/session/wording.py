@@ -27,7 +27,10 @@ WORDS = {"approve": True, "/approve": True, "deny": False, "/deny": False}
 
 
 UNREACHABLE = "the backend cannot be reached"
-"""The beginning of a failure whose backend cannot be reached; another dragoman passes it on in each dialect."""
+"""The beginning of the text of a failure whose backend cannot be reached.
+
+Another dragoman recognises it in each dialect.
+"""
 
 
 def find_question(text: str) -> str:
