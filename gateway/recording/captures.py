@@ -4,9 +4,9 @@ A capture is JSON Lines: `t` (seconds), `dir` (`c2s`, `s2c`, `pub`), `frame` or,
 there are several connections. A first line without `dir` is a header and may name the `dialect`. A line with `event`
 "close" closes its connection; other lines without a frame are ignored.
 
-The recording is as if a gateway stood in the place of the capturing tool. Each frame of a client went to the backend
-unchanged, over a connection of the session's own. If the backend broadcasts to several clients, the connection with the
-most frames is taken.
+The recording is the one that a gateway in the position of the capturing tool would have written. Each frame of a client
+went to the backend unchanged, over a connection of the session's own. If the backend broadcasts to several clients, the
+connection with the most frames is taken.
 """
 
 from __future__ import annotations
@@ -141,9 +141,10 @@ class Capture:
 
 
 class ImportedCapture:
-    """A capture as a recording: its header, and once its lines. `problems` has the frames that could not be read.
+    """A capture as a recording: its header, and its lines, which can be iterated once.
 
-    `session` chooses one, if there are several. Raise RecordingError if there are no frames, or none of that session.
+    `problems` has the frames that could not be read. `session` chooses a session if there are several. Raise
+    RecordingError if there are no frames, or none of that session.
     """
 
     def __init__(self, capture: Capture, dialect: Dialect, session: str = "") -> None:
@@ -199,10 +200,10 @@ class ImportedCapture:
         self._session = self._session_among(named, asked)
         started_at = self._started_at or self._capture.path.stat().st_mtime_ns
         self._started_at = min(max(0, started_at), STARTED_MAX)
-        self.problems.clear()  # they are found again when the lines are made
+        self.problems.clear()  # they are found again when the lines are read
 
     def _session_among(self, named: Counter[str], asked: Counter[str]) -> str:
-        """Return the session that is imported: the wanted one, else the one that is named most often."""
+        """Return the id of the session to import: the wanted one, else the one that is named most often."""
         known, path = {**named, **asked}, self._capture.path
         if self._session and known and self._session not in known:
             raise RecordingError(f"{path} has no session {self._session!r}; its sessions are {', '.join(known)}")

@@ -1,8 +1,8 @@
 """The format of a recording, version 4 (docs/recording.md).
 
 JSON Lines. The first line is a Header, every further one a StepLine: the frames, events and commands that one read of a
-connection (or one timer) brought about. A text that streams is many alike steps, which are folded into one StepLine
-with `rounds`. Readers skip unknown keys. Other versions of the format are refused by name.
+connection (or one timer) brought about. A text that streams makes many steps of the same form, which are folded into
+one StepLine with `rounds`. Readers skip unknown keys. Other versions of the format are refused by name.
 
     StepLine     frames received, then commands and events in the order of their cursors, then frames sent
     with rounds  the same for each round: frames received, events, frames sent
@@ -44,7 +44,7 @@ class VersionError(RecordingError):
 
 
 class LineError(ValueError):
-    """A line of a recording that cannot be read. `unknown` is its kind, if the kind is not known here."""
+    """A line of a recording that cannot be read. `unknown` is its kind if this program does not know that kind."""
 
     def __init__(self, text: str, unknown: str) -> None:
         super().__init__(text)
@@ -57,8 +57,8 @@ class Header(Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     `started_at` is the wall clock (ns since the Unix epoch) at t = 0 of the first part. `part` counts the parts of a
     rotated recording from 0, and `seq` is the number of the part's first item. An empty `session` means frames of the
     route that belong to no session. `dialects` maps each dialect of the route to its generation ("" is the default).
-    `upstream` is the endpoint without its token. `lost` items were not written before this part began. `shown_as` has
-    the other ids under which clients knew the session when this part began.
+    `upstream` is the endpoint without its token. `lost` is the number of items that were not written before this part
+    began. `shown_as` has the other ids under which clients knew the session when this part began.
     """
 
     format: str = FORMAT
@@ -105,10 +105,8 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     """A frame that the gateway received or sent on a link.
 
     The frame is in `text`, in `base64` if it is not UTF-8, or in `parts` if it is a ZeroMQ message of that `channel`.
-    If it has none of them, `missing` says why it is not recorded. `redacted` frames were emptied: the events are the
-    truth then.
-
-    In a StepLine with `rounds` only `around` is set: see there.
+    If it has none of them, `missing` says why it is not recorded. A `redacted` frame was emptied, and only the events
+    have its meaning. In a StepLine with `rounds` only `around` is set: the strings around each text.
     """
 
     seq: int = 0
@@ -183,7 +181,7 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
         return int(epoch), int(seq)
 
     def with_text(self, seq: int, t: int, at: int, text: str, place: int) -> EventLine:
-        """Return the event with this text and the number `seq`; it stands `place` places after `cursor`."""
+        """Return the event with this text and the number `seq`, at the `place`-th position after `cursor`."""
         epoch, position = self.position
         return EventLine(
             seq=seq,
@@ -267,9 +265,9 @@ class Round(Struct, frozen=True, array_like=True, gc=False):
 class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="step"):
     """The step that one read of a connection, or one timer, caused at `t` (µs). `seq` is the number of its first item.
 
-    With `rounds` it stands for many alike steps: one event for each text of its only event, and as many frames of each
-    entry of `frames`. Such a frame is the text as JSON, joined by the strings `around` it. A string that contains the
-    time of the batch (ms since the Unix epoch) is split there into pieces.
+    With `rounds` it stands for many steps of the same form: one event for each text of its only event, and as many
+    frames of each entry of `frames`. Such a frame is the text as JSON, joined by the strings `around` it. A string that
+    contains the time of the batch (ms since the Unix epoch) is split there into pieces.
     """
 
     seq: int
@@ -336,7 +334,7 @@ RECEIVED, SENT = (0, 0, 0, False), (2, 0, 0, False)
 
 
 def _rank(entry: Line) -> Rank:
-    """Return where an entry stands in its step: entries are sorted by it, and equal ones stay in their order."""
+    """Return the sort key of an entry in its step. Entries with equal keys keep their order."""
     if isinstance(entry, FrameLine):
         return RECEIVED if entry.dir == "receive" else SENT
     epoch, _, seq = entry.cursor.partition(":")
@@ -344,7 +342,7 @@ def _rank(entry: Line) -> Rank:
 
 
 def in_steps(seq: int, t: int, entries: Iterable[Line]) -> list[StepLine]:
-    """Return entries of the time `t`, numbered from `seq`, in as few StepLines as can tell their order."""
+    """Return entries of the time `t`, numbered from `seq`, in as few StepLines as preserve their order."""
     steps: list[StepLine] = []
     last = RECEIVED
     for number, entry in enumerate(entries, seq):
@@ -362,7 +360,7 @@ def in_steps(seq: int, t: int, entries: Iterable[Line]) -> list[StepLine]:
 
 
 def readable(step: StepLine) -> list[StepLine]:
-    """Return the step as readers accept it: if its frames are too large, a line in their place says that."""
+    """Return the step, with frames that are too large for readers replaced by a `missing` text."""
     if _unfolded_size(step) <= UNFOLDED_MAX:
         return [step]
     missing = [

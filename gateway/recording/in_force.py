@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class RecordingsInForce:
-    """The recordings that new routers use, and former ones. Raise ConfigError if the path cannot be used."""
+    """The recordings that new routers use, and former ones that are still open.
+
+    Raise ConfigError if the path cannot be used.
+    """
 
     def __init__(self, config: Config, ledger: Ledger, memory: MemoryBudget) -> None:
         self._wanted = config.recording
@@ -55,7 +58,7 @@ class RecordingsInForce:
 
     @asynccontextmanager
     async def replaced(self, config: Config) -> AsyncIterator[bool]:
-        """Record what begins from now on as `config` says, but as before if the block raises an error.
+        """Record new sessions as `config` says. If the block raises an exception, restore the former recordings.
 
         The value is True if its `[recording]` differs from the former one. Raise ConfigError if its path cannot be
         used.
@@ -65,7 +68,7 @@ class RecordingsInForce:
             if self.current is None or wanted is None:
                 yield False
                 return
-            redactor = await asyncio.to_thread(_redactors, config, wanted)  # the secrets may be others
+            redactor = await asyncio.to_thread(_redactors, config, wanted)  # the secrets may have changed
             with self.current.redactor_replaced(redactor):
                 yield False
             return
@@ -93,7 +96,7 @@ class RecordingsInForce:
             await self._close(recordings)
 
     async def _close_unused(self, recordings: Recordings | None) -> None:
-        """Close former recordings, unless a recorder writes there."""
+        """Close former recordings that no recorder uses."""
         if recordings is not self.current and recordings not in [one.recordings for one in self._recorders]:
             await self._close(recordings)
 

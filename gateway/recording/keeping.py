@@ -27,15 +27,15 @@ from dragoman.gateway.recording import index
 from dragoman.gateway.recording.format import LINE_MAX
 from dragoman.gateway.recording.places import OURS, ZST, Folder, Place
 
-SWEEP_INTERVAL = 600.0  # seconds between two looks for files that have become too old: a folder may have thousands
+SWEEP_INTERVAL = 600.0  # seconds between two checks for files that are too old: a folder may have thousands
 
 log = structlog.get_logger("dragoman.recording")
 
 
 class Keeper:
-    """Compress and delete closed recordings as `wanted`, a step at a time: the writer's thread can write in between.
+    """Compresses and deletes closed recordings by the options `wanted`, in steps between which the thread can write.
 
-    Files become too old while none is closed, so with `keep_age` it also looks at intervals.
+    With `keep_age` it also checks at intervals, because files become too old while none is closed.
     """
 
     def __init__(self, place: Place, wanted: Recording) -> None:
@@ -109,13 +109,13 @@ def left_files(folder: Path) -> Iterator[Path]:
 
 
 def compress_left_files(folder: Path) -> Iterator[None]:
-    """Compress the files that a killed gateway left, a step at a time."""
+    """Compress the files that a killed gateway left. Yield after each step."""
     for path in left_files(folder):
         yield from compress(path)
 
 
 def compress(path: Path) -> Generator[None, None, None]:
-    """Replace `path` by `path`.zst, a step at a time. A file that cannot be compressed stays as it is.
+    """Replace `path` by `path`.zst, and yield after each step. A file that cannot be compressed is not changed.
 
     A reload may give a folder two keepers for a time. The one that locks the file compresses it.
     """
@@ -140,7 +140,7 @@ def _compress_locked(path: Path, plain: BinaryIO) -> Generator[None, None, None]
     sync_folder(path.parent)
     try:
         path.unlink()
-    except OSError:  # no right to delete it, or it was deleted meanwhile: it must not be there twice, nor come back
+    except OSError:  # it cannot be deleted, or was deleted meanwhile: it must not exist twice, nor come back
         packed.unlink(missing_ok=True)
         raise
 
@@ -182,7 +182,7 @@ def sweep(folder: Path, wanted: Recording) -> list[Path]:
 
 
 def sync_file(file: BinaryIO, before: os.stat_result) -> None:
-    """Flush a new file to the disk. It keeps the times of the file before it: the oldest ones are deleted first."""
+    """Flush a new file to the disk, with the times of the file that it replaces: the oldest files are deleted first."""
     file.flush()
     os.fsync(file.fileno())
     os.utime(file.fileno(), ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -214,7 +214,10 @@ _SYNCFS = _syncfs()
 
 
 def _recordings_in(folder: Path) -> list[Path]:
-    """Return the files of recordings: to open a named pipe would block the thread that writes all recordings."""
+    """Return the regular files with names of recordings.
+
+    A named pipe would block the thread that writes all recordings.
+    """
     try:
         return [path for path in folder.iterdir() if OURS.fullmatch(path.name) and path.is_file()]
     except FileNotFoundError:

@@ -1,11 +1,12 @@
-"""Write the files of one recording, part by part, and go on when the disk is full or slow.
+"""Write the files of one recording, part by part, and survive a disk that is full or slow.
 
 When the writer cannot take or keep bytes, the session is *not recorded*: one error says so, the lost items are counted,
 and after RETRY a further part begins, whose header says how many items are missing. After `rotate_bytes` a further part
 begins as well.
 
-If the place is one file, its name goes to the first session with an input. So the lines of a session wait for its first
-input, for its end, or until they have EARLY_MAX bytes. They count as memory, and are written when memory is short.
+If recordings go to one file, the first session with an input gets its name. So the lines of a session wait for its
+first input, for its end, or until they have EARLY_MAX bytes. They count as memory, and are written when memory is
+short.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class RecordingParts:
         self._bytes = 0  # bytes given to this file
         self._items = 0  # items given to this file
         self._lost = 0
-        self._told = 0  # lost items that the header of this file tells
+        self._told = 0  # lost items that the header of this file counts
         self._again_at = 0
         self._has_input = False
         self._stem = ""  # the beginning of the names of its files: known when the thread creates the first one
@@ -95,7 +96,7 @@ class RecordingParts:
         self._give(data, count)
 
     def fail(self, cause: str, count: int) -> None:
-        """Stop recording for a while, unless it is stopped already; `count` items are lost."""
+        """Stop recording for RETRY seconds, unless it is stopped already; `count` items are lost."""
         if self._is_stopped:
             self._lose(count)
             return
@@ -110,7 +111,7 @@ class RecordingParts:
 
     @property
     def _is_stopped(self) -> bool:
-        """True after a failure, until it is time to try again."""
+        """True for RETRY seconds after a failure."""
         return self._file is None and self._monotonic() < self._again_at
 
     def _begin(self, seq: int) -> bool:
@@ -133,7 +134,7 @@ class RecordingParts:
         return place.names(self._stem, part)
 
     def _give_early(self) -> None:
-        """Give the writer the lines that waited for the first input."""
+        """Pass the lines that waited for the first input to the writer."""
         early, self._early = self._early, None
         self._recordings.memory.release(self._meter)
         if early:

@@ -1,4 +1,4 @@
-"""Collect the steps of a recording: each is noted at once, and many are made into StepLines together.
+"""Collect the steps of a recording as notes, many of which are made into StepLines at once.
 
 A step is what one read of a connection brought about. Consecutive steps that may be part of one streamed text are noted
 as a TextRun. It is folded into a StepLine with rounds if every frame is the text of its delta, as JSON, with the same
@@ -40,7 +40,7 @@ from dragoman.mappings.dialect import Frame, Parts
 
 
 class TapPoint(NamedTuple):
-    """The place where frames are recorded: one direction of one link, and its dialect."""
+    """The point at which frames are recorded: one direction of one link, and its dialect."""
 
     link: str
     dir: Direction
@@ -74,14 +74,14 @@ STREAM_MIN = 4  # deltas at the beginning of a step that are folded
 
 
 GatheredStep = tuple[int, int, Sequence[Note]]
-"""A step that is no part of a text: the number of its first item, its time, and what was noted."""
+"""A step that is not a piece of a text: the number of its first item, its time (µs), and its notes."""
 
 
 class PendingSteps:
     """The steps of one recording that were not written yet, in their order. `count` is the number of their items.
 
-    `searched` is how many bytes of them must be searched for secrets, one after the other. `common` is what further
-    steps must share to continue the text of the last step, None if that was no piece of a text.
+    `searched` is how many bytes of them must be searched for secrets, one after the other. `common` has the facts that
+    a further step must share to continue the text of the last step; None if that was not a piece of a text.
     """
 
     __slots__ = ("_around", "_run", "_seq", "_size", "_steps", "common", "count", "searched")
@@ -97,7 +97,7 @@ class PendingSteps:
         self._seq = 1  # of the first item of them
 
     def add(self, t: int, step: Sequence[Note]) -> bool:
-        """Add a step at `t` (µs). Return True if so much is pending that it should be taken now."""
+        """Add a step at `t` (µs). Return True if the pending steps should be taken now, because there are many."""
         run = run_of(t, step)
         if run is None:
             self._run = self.common = None
@@ -127,7 +127,7 @@ class PendingSteps:
         return self.count >= LINES_MAX or self._size >= SIZE_MAX
 
     def add_texts(self, run: TextRun, size: int) -> None:
-        """Add steps that are a lone piece of a text each. Their frames have `size` bytes."""
+        """Add steps each of which is a lone piece of a text. Their frames have `size` bytes in all."""
         texts = run.column(TEXT)
         characters = len("".join(texts))
         self._add_run(run)
@@ -165,7 +165,10 @@ class PendingSteps:
 
 
 def _make_lines(steps: Sequence[GatheredStep | TextRun], around: KnownAround) -> list[StepLine]:
-    """Return the StepLines of gathered steps. `around` is known of earlier texts, and learns of these."""
+    """Return the StepLines of gathered steps.
+
+    `around` has the strings around earlier texts; those of these steps are added.
+    """
     lines: list[StepLine] = []
     for step in steps:
         for line in _folded(step, around) if isinstance(step, TextRun) else _text_and_rest(*step, around):
@@ -310,7 +313,7 @@ class TextRun(Struct, eq=False):
 
 
 def run_of(t: int, step: Sequence[Note]) -> TextRun | None:
-    """Return a step at `t` (µs) as a run if it may be a round of a stream, else None. Other steps are not examined."""
+    """Return a step at `t` (µs) as a run if it may be a round of a stream, else None."""
     place = 0 if type(step[0]) is Batch else 1
     batch = step[place] if place < len(step) else None
     if type(batch) is not Batch:
@@ -351,7 +354,10 @@ def _delta_texts(deltas: Sequence[Any]) -> list[str] | None:
 
 
 def _folded(run: TextRun, known: KnownAround) -> list[StepLine]:
-    """Return a run folded into a StepLine with rounds. If its frames are not alike, each step has a line of its own."""
+    """Return a run folded into a StepLine with rounds.
+
+    If its frames differ in more than the text, each step gets its own line.
+    """
     line = _step_with_rounds(run, known)
     if line is not None:
         return [line]
@@ -378,10 +384,10 @@ def _notes_of(common: TextSource, first_seq: int, at: int, text: Any, frames: Se
 
 
 def _step_with_rounds(run: TextRun, known: KnownAround) -> StepLine | None:
-    """Fold a run into a StepLine. Return None if its frames are not alike.
+    """Fold a run into a StepLine. Return None if its frames differ in more than the text.
 
-    First it is tried whether they are like those of the run before it, whose strings around the text are `known`.
-    The run itself has the strings of frames that were not kept.
+    The strings around the text in the run before, `known`, are tried first. The run itself has the strings of frames
+    that were not kept.
     """
     epoch, turn, origin, kind, call, place, tapped = run.common
     times, positions, ats, said, *taps = run.columns()
@@ -389,7 +395,7 @@ def _step_with_rounds(run: TextRun, known: KnownAround) -> StepLine | None:
     counts = [1] * len(said) if is_lone else [1 if type(some) is str else len(some) for some in said]
     if positions[-1] + counts[-1] - positions[0] != sum(counts):  # other events lie between: the log never goes back
         return None
-    if len(set(tapped)) < len(tapped):  # one link was told of it twice
+    if len(set(tapped)) < len(tapped):  # one link was sent it twice
         return None
     texts: list[str] = said if is_lone else _flat(said, counts)
     try:
@@ -413,7 +419,7 @@ def _step_with_rounds(run: TextRun, known: KnownAround) -> StepLine | None:
                     known.clear()
                 known[point] = found, line
             lines.append(line)
-    except (UnicodeDecodeError, TypeError):  # what stands around the text is no UTF-8, or a frame has no bytes
+    except (UnicodeDecodeError, TypeError):  # the strings around the text are not UTF-8, or a frame has no bytes
         return None
     event = kind(text="") if call is None else ToolOutputDelta(text="", call=call)
     entry = EventLine(cursor=f"{epoch}:{positions[0]}", event=event, texts=texts, turn=turn, origin=origin)
@@ -467,7 +473,7 @@ def _around_all(
 def _around(frames: Sequence[bytes], texts: Sequence[str], ats: Sequence[int], counts: Sequence[int]) -> Around | None:
     """Return the strings around the text of one of the frames, in pieces around its time; None if it has no text."""
     quoted = _encode_lines(texts[:SAMPLE]).split(b"\n")[:-1]
-    # A text that stands by chance elsewhere in its frame cuts it into more parts than other texts cut theirs.
+    # A text that also occurs elsewhere in its frame splits the frame into more parts than the other texts do.
     number = min(_samples(quoted), key=lambda number: frames[number].count(quoted[number]))
     parts = frames[number].split(quoted[number])
     if len(parts) == 1 or b"\n" in frames[number]:

@@ -37,7 +37,7 @@ class Place(ABC):
 
     @abstractmethod
     def stem(self, session: str, started_at: int, *, route: str, has_input: bool) -> str:
-        """Return the beginning of the names of a new recording: of a session, or of what belongs to none of `route`."""
+        """Return the stem of a new recording's file names: of a session, or for "" of items of `route` without one."""
 
     def names(self, stem: str, part: int) -> Iterator[Path]:
         """Return names for this part of a recording, the best one first."""
@@ -61,7 +61,7 @@ class Folder(Place):
 class OneFile(Place):
     """A file for the first session with an input; the other files stand beside it.
 
-    Other sessions are `NAME-2`, `NAME-3` ..., and what belongs to no session is `NAME-route`.
+    Other sessions are `NAME-2`, `NAME-3` ..., and the items that belong to no session are in `NAME-route`.
     """
 
     prefers_inputs = True
@@ -111,7 +111,7 @@ def place(text: str) -> Place:
 
 
 def folder_of(text: str) -> Path:
-    """Return the folder in which recordings to this place are written, whatever exists there now."""
+    """Return the folder in which recordings to the place `text` are written, without checking that it exists."""
     path = Path(expand_home(text))
     return path if path.is_dir() or text.endswith("/") or not path.suffix else path.parent
 

@@ -1,4 +1,4 @@
-"""Make text of peers safe for terminals and pages: control characters and marks of direction become visible."""
+"""Make text of peers safe for terminals and pages: control characters and directional marks become visible."""
 
 from __future__ import annotations
 

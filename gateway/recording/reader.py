@@ -1,8 +1,8 @@
 """Read a recording: one file, or all parts of a recording that was rotated, in their order.
 
-Any part stands for the whole recording, and so does a folder that holds one session. Parts are found by their names
-and identified by their headers. A part that is missing, and items that could not be written before a part, are a gap:
-readers are told where it is.
+Any part opens the whole recording, and so does a folder that contains one session. Parts are found by their names and
+identified by their headers. A missing part, and items that could not be written before a part, form a gap, whose
+position is reported.
 
 A file is read line by line in bounded memory. The last line is torn if the gateway was killed, and garbage may follow
 it if the machine crashed. Unreadable lines are skipped and counted; only a first line that is no header is fatal.
@@ -42,7 +42,7 @@ from dragoman.mappings.canonical.events import MessageAppended
 CHUNK = 1 << 18  # bytes read at once
 NEAR = 1 << 16  # bytes: binary search ends at such a distance, and the rest is read
 PROBE = 1 << 20  # bytes of a line that binary search reads at once: each of its steps must cost little
-PROBES_MAX = 8  # lines in which a step of binary search looks for a readable one; without one it turns back
+PROBES_MAX = 8  # lines in which a step of binary search looks for a readable one; without one it continues before them
 
 
 class Missing(Struct, frozen=True):
@@ -56,8 +56,8 @@ class Problems(Struct):
     """The parts of a recording that could not be read.
 
     `torn`: the last line of a file is incomplete. `damaged` lines are unreadable, and `unknown` ones are of a kind that
-    this program does not know. `blocks` of a compressed file are damaged, and its end may be `cut` off. `missing` says
-    in words what was never recorded, or is not there.
+    this program does not know. `blocks` of a compressed file are damaged, and its end may be `cut` off. `missing`
+    describes each gap: items that were never recorded, and parts that do not exist.
     """
 
     missing: list[str] = []
@@ -92,7 +92,7 @@ class Problems(Struct):
 class Reader:
     """A recording, which can be read any number of times. `problems` are those of the last time.
 
-    `header` and `path` are those of its first part. `missing` are the gaps that the headers tell of.
+    `header` and `path` are those of its first part. `missing` are the gaps that the headers show.
     """
 
     def __init__(self, parts: Sequence[PartFile]) -> None:
@@ -167,7 +167,7 @@ def _missing(parts: Sequence[PartFile]) -> Iterator[Missing]:
 NAMED_MAX = 3  # files that are named beside one without a session
 
 Report = Callable[[RecordingError | OSError], None]
-"""A function that is told of each file in a folder that cannot be read as a recording."""
+"""A function that is called with the error of each file in a folder that cannot be read as a recording."""
 
 
 def _ignore(_error: RecordingError | OSError) -> None: ...
@@ -384,7 +384,7 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _offset(file: BinaryIO, t: int) -> int:
-    """Return the offset of a line in a plain file: nothing of `t` or later stands before it. Found by binary search."""
+    """Return the offset of a line in a plain file such that no item of `t` or later is before it, by binary search."""
     low, high = 0, file.seek(0, os.SEEK_END)
     while high - low > NEAR:
         middle = (low + high) // 2
@@ -397,7 +397,9 @@ def _offset(file: BinaryIO, t: int) -> int:
 
 
 def _line_after(file: BinaryIO, offset: int, end: int) -> tuple[int, StepLine] | None:
-    """Return the first readable line that begins after `offset`, with its own offset; None if it is not found soon."""
+    """Return the first readable line after `offset`, and its own offset; None if the next PROBES_MAX lines are
+    unreadable.
+    """
     file.seek(offset)
     at = offset + len(file.readline(PROBE))
     for _ in range(PROBES_MAX):

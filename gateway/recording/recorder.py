@@ -84,7 +84,10 @@ class Recorder:
         return recorder
 
     def name_session(self, provisional: str, state: SessionState) -> None:
-        """Find this session by its own id from now on. Its upstream tap and a begun file keep the provisional id."""
+        """Register a session under the id that its backend gave it.
+
+        Its upstream tap, and a file that was begun, keep the provisional id.
+        """
         recorder = self._sessions.get(provisional)
         if recorder is not None:
             self._sessions[state.id] = recorder
@@ -178,7 +181,7 @@ class Tap:
             self._settle()
 
     def note_command(self, command: Command) -> None:
-        """Note the command that the received frames mean, until it reaches a session."""
+        """Store the command that was decoded from the received frames, until it reaches a session."""
         if self._command is not None:
             self._record_unclaimed()
         self.call.session, self.call.on_acting = None, self.record_in
@@ -218,7 +221,7 @@ class Tap:
             (session.answer if self._upstream is None else session.command)(self.link, item)
 
     def note_attached(self, session: str) -> None:
-        """Make this the session of a client's link: the client is attached to it now."""
+        """Assign the link of a client to the session to which the client is now attached."""
         if self._upstream is None:
             self._home = self._recorder.recorder_of(session)
 
@@ -256,7 +259,7 @@ class Tap:
             session.end_step()
 
     def _record_unclaimed(self) -> None:
-        """Record frames and a command that reached no session: in the session that they name, else in the route."""
+        """Record frames and a command that reached no session in the session that they name, else in the route."""
         frames, command = self._take()
         if frames and self._upstream is not None:
             session = self._named_session(self._upstream, frames)

@@ -1,4 +1,4 @@
-"""Open the recordings of a gateway as the configuration says: the writer, the redactors and the flush timer."""
+"""Open the recordings of a gateway by its configuration: the writer, the redactors and the flush timer."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from dragoman.gateway.timers import Deadline, Schedule
 from dragoman.mappings.errors import ConfigError
 
 FLUSH = 0.02  # seconds: with the writer's round, a step is on the disk within 50 ms
-AT_ONCE = 4096  # bytes searched for secrets before the loop turns to other work: 1 to 5 ms
+AT_ONCE = 4096  # bytes searched for secrets before the event loop does other work: 1 to 5 ms
 LEAST = 512  # bytes that a flush counts at least: 0.2 ms
 
 log = structlog.get_logger("dragoman.recording")
 
 Flush = Callable[[], int]
-"""Write what one recording has gathered; return the number of bytes as SessionRedactor.redact does."""
+"""Writes the gathered steps of one recording; returns the number of bytes as SessionRedactor.redact does."""
 
 
 class Recordings:
@@ -73,18 +73,21 @@ class Recordings:
         self._round = deque[Flush]()
 
     def wants_flush(self, flush: Flush, within: float) -> None:
-        """Call `flush` within so many seconds."""
+        """Call `flush` within `within` seconds."""
         self._waiting[flush] = None
         self._wake(within)
 
     def _wake(self, within: float) -> None:
-        """Flush within so many seconds."""
+        """Run the flush timer within `within` seconds."""
         if not self._timer.is_running or within < self._within:
             self._within = within
             self._timer.start(within, self._flush)
 
     def _flush(self) -> None:
-        """Flush recordings until much was searched, then the others of this round after what has come meanwhile."""
+        """Flush recordings until AT_ONCE bytes were searched.
+
+        The others of this round are flushed in a later step of the event loop.
+        """
         if not self._round:
             self._round, self._waiting = deque(self._waiting), {}
         searched = 0
@@ -100,7 +103,7 @@ class Recordings:
 
     @contextmanager
     def redactor_replaced(self, redactor: Callable[[], Redactor]) -> Iterator[None]:
-        """Redact sessions that begin from now on with another redactor, but as before if the block raises an error."""
+        """Redact new sessions with another redactor. If the block raises an exception, restore the former one."""
         former, self.redactor = self.redactor, redactor
         try:
             yield
@@ -109,7 +112,7 @@ class Recordings:
             raise
 
     async def close(self) -> None:
-        """Write everything that was given to the threads, and stop. Log an error if the disk takes too long."""
+        """Write everything that is queued for the threads, and stop. Log an error if the disk takes too long."""
         await self.worker.close()
         if not await asyncio.to_thread(self.writer.close):
             log.error("the end of the recordings was not written: the disk was too slow for the deadline")
@@ -178,8 +181,8 @@ def redactors(wanted: Redact, secrets: Iterable[str] = ()) -> Callable[[], Redac
 def secrets_of(config: Config) -> Iterator[str]:
     """Yield the secrets that a gateway has: its tokens and keys, and those that its child processes get.
 
-    A variable of a child process is a secret if its name says so, but not a path: `PWD`. What cannot be read now is
-    left out.
+    A variable of a child process is a secret if its name says so, but not a path: `PWD`. Secrets that cannot be read
+    now are left out.
     """
     yield from config.auth.tokens.values()
     yield config.auth.jwt.secret

@@ -22,7 +22,7 @@ log = structlog.get_logger("dragoman.recording")
 
 
 class Job(Struct, eq=False):
-    """Work for the thread; the event loop calls `done` afterwards. `size` is in bytes."""
+    """A job for the thread, after which the event loop calls `done`. `size` is in bytes."""
 
     size: int
     work: Callable[[], None]
@@ -60,7 +60,7 @@ class RedactionWorker:
         return bool(self._jobs)
 
     def has_room(self, size: int) -> bool:
-        """Return True if the queue may take so many bytes more."""
+        """Return True if the queue has room for `size` more bytes."""
         return not self._jobs or self.backlog + size <= BACKLOG_MAX
 
     def add(self, size: int, work: Callable[[], None], done: Callable[[], None]) -> None:
@@ -71,7 +71,7 @@ class RedactionWorker:
         self._queue.put(job)
 
     def discard(self) -> None:
-        """Free the texts that wait: memory is short. A job that has begun is finished; `done` is called for all."""
+        """Drop the queued jobs to free memory. A job that has begun is finished; `done` is called for all jobs."""
         for job in self._jobs:
             if not job.has_begun:
                 job.work = do_nothing
@@ -91,7 +91,7 @@ class RedactionWorker:
         self.stop()
 
     def _finish(self) -> None:
-        """Tell the recorder of the oldest job that it is done, unless `close` has given up."""
+        """Call `done` of the oldest job, unless `close` has given up."""
         if self._jobs:
             job = self._jobs.popleft()
             self.backlog -= job.size

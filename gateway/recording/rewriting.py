@@ -34,11 +34,11 @@ def scan(recording: Reader, redactor: Redactor) -> list[FindingCount]:
 
 
 def redact(recording: Reader, redactor: Redactor, out: Path | None = None) -> list[FindingCount]:
-    """Write a recording without its secrets, to a new file `out` or in its own place. Return what was removed.
+    """Write a recording without its secrets, to a new file `out` or in place. Return the counts of removed secrets.
 
-    In its own place it is compressed if it was, else if the name `out` says so. Further parts stand beside `out`. Raise
-    ConfigError if the old one is still being written, or `out` exists. Raise OSError if the new one cannot be written;
-    the old one is unchanged then.
+    In place, it is compressed if it was before; otherwise if the name `out` ends in .zst. Further parts stand beside
+    `out`. Raise ConfigError if the old one is still being written, or `out` exists. Raise OSError if the new one cannot
+    be written; the old one is unchanged then.
     """
     if out is not None and not out.name:
         raise ConfigError(f"{out} is a folder: name a new file")
@@ -81,7 +81,7 @@ def recording_bytes(header: Header, steps: Iterable[StepLine], *, compressed: bo
 
 
 def redacted(steps: Iterable[StepLine], redactor: Redactor) -> Iterator[list[StepLine]]:
-    """Return steps without their secrets, some at a time."""
+    """Yield the steps without their secrets, in lists."""
     source = iter(steps)
     while some := list(islice(source, AT_ONCE)):
         yield redactor.feed(some)

@@ -1,4 +1,4 @@
-"""The recorder of one session: it gathers steps, then redacts, encodes and writes all of them in one piece.
+"""The recorder of one session: it gathers steps, then redacts, encodes and writes all of them at once.
 
 A step is flushed soon, together with those of other recordings. A text that streams is gathered for longer, because
 redacting and encoding many of its pieces at once costs much less than one by one. It is gathered until it ends, for
@@ -42,15 +42,15 @@ from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Frame
 
 ROUND = 0.1  # seconds, at most a tenth of those that pieces of a text wait
-MARGIN = int(2 * FLUSH * 1e6)  # µs from the end of a timer until the flush that it causes is over
+MARGIN = int(2 * FLUSH * 1e6)  # µs from the end of a timer until its flush is finished
 
 
 class CurrentCall(Struct, eq=False):
     """The state of one synchronous call of a route's links and sessions, whose frames are recorded together.
 
-    `session` acts, and frames that are sent meanwhile belong to it. `on_acting` is told the session that acts on the
-    frames of a link, if these may belong to any session. `reading` is the single frame of a further piece of a text:
-    a link sets it when it reads the frame, and the session that takes the piece records the frame.
+    `session` acts, and frames that are sent meanwhile belong to it. `on_acting` is called with the session that acts on
+    the frames of a link, if these may belong to any session. `reading` is the single frame of a further piece of a
+    text: a link sets it when it reads the frame, and the session that takes the piece records the frame.
     """
 
     session: SessionRecorder | None = None
@@ -137,13 +137,16 @@ class SessionRecorder:
         self._held = True
 
     def name(self, session: str) -> None:
-        """Take the id that the backend gave the session, and write the steps that waited for it."""
+        """Set the id that the backend gave the session, and write the steps that waited for it."""
         self._parts.name(session)
         self._held = False
         self._flush_soon()
 
     def enter(self) -> SessionRecorder | None:
-        """Make this the acting session, and assign to it the frames that a link reads. Return who acted before."""
+        """Make this the acting session, to which the frames that a link reads belong.
+
+        Return the session that acted before.
+        """
         call = self._call
         before, call.session = call.session, self
         if call.on_acting is not None:
@@ -151,7 +154,7 @@ class SessionRecorder:
         return before
 
     def leave(self, before: SessionRecorder | None) -> None:
-        """End what `enter` or `batch` began: `before` acts again."""
+        """Make `before` the acting session again, after `enter` or `batch`."""
         self._call.session = before
         if before is not self:
             self.end_step()
@@ -182,10 +185,11 @@ class SessionRecorder:
         return TextNotes(self, self._call, self._monotonic, [*zip(links, around, strict=True)])
 
     def begin_texts(self, common: TextSource | None, around: dict[TapPoint, Around]) -> TextSource | None:
-        """Plan the flush of lone pieces of a text, before the first one is noted. Return what their steps share.
+        """Plan the flush of lone pieces of a text, before the first one is noted. Return the facts that their steps
+        share.
 
-        If that is None, they are like the last step. If that was no piece of a text, return None. `around` has the
-        strings around the text at the tap points where no frames are noted.
+        With `common` None these are those of the last step; return None if that was not a piece of a text. `around` has
+        the strings around the text at the tap points where no frames are noted.
         """
         common = common or self._notes.common
         if common is not None:
@@ -206,7 +210,10 @@ class SessionRecorder:
         self._notes.add_texts(run, size)
 
     def batch(self, batch: Batch) -> SessionRecorder | None:
-        """Record events that were added to the session's log, and make it act. Return who acted before."""
+        """Record events that were added to the session's log, and make it the acting session.
+
+        Return the one that acted before.
+        """
         call = self._call
         before, call.session = call.session, self
         if call.on_acting is not None:
@@ -269,7 +276,7 @@ class SessionRecorder:
         return redactor.redact(self._notes, self._now() + 2 * MARGIN, self._plan_release)
 
     def _plan_release(self) -> None:
-        """Plan the flush that writes in time what the redactor holds back, or what came while the thread worked."""
+        """Plan the flush that releases text that the redactor holds back, or that came while the thread worked."""
         redactor = self._redactor
         if redactor is None or redactor.busy:
             return  # the recording is closed, or its last job in the thread plans this again
@@ -282,7 +289,7 @@ class SessionRecorder:
             self._flush_later()
 
     def close(self) -> None:
-        """Write all that is left, and close the file."""
+        """Write all remaining steps, and close the file."""
         self._held = False
         self.end_step()
         self.flush()

@@ -30,7 +30,7 @@ Redact = Callable[[Redactor], list[StepLine]]
 
 
 class SessionRedactor:
-    """The redactor of one recording, which is a new one after a failure. `parts` write the redacted steps."""
+    """The redactor of one recording, which is replaced after a failure. `parts` writes the redacted steps."""
 
     __slots__ = ("_in_thread", "_make", "_parts", "_recordings", "redactor")
 
@@ -38,7 +38,7 @@ class SessionRedactor:
         self._recordings = recordings
         self._make = recordings.redactor
         self._parts = parts
-        self._in_thread = 0  # jobs that the worker has not done: meanwhile the redactor is its own
+        self._in_thread = 0  # jobs that the worker has not done; meanwhile only its thread uses the redactor
         self.redactor = self._make()
 
     @property
@@ -50,7 +50,7 @@ class SessionRedactor:
         """Redact and write the gathered steps, then call `then`. Stop recording if too much waits for the thread.
 
         Return the number of bytes in which secrets are searched, and PER_ITEM for each item that came or is held back.
-        It is at most INLINE_MAX: the thread does the rest.
+        The number is at most INLINE_MAX, because the thread searches the rest.
         """
         number, size = notes.count, notes.size
         searched = notes.searched + PER_ITEM * number + self._searched_at_release
@@ -59,14 +59,17 @@ class SessionRedactor:
         return min(searched, INLINE_MAX)
 
     def discard(self) -> None:
-        """Drop what is held back, unless the thread has it, and stop recording for a while: memory is short."""
+        """Drop the text that is held back, and stop recording for a while, to free memory.
+
+        Do nothing while the thread uses the redactor.
+        """
         if not self.busy:
             number, self.redactor = self.redactor.held_items, self._make()
             self._note_held(0)
             self._parts.fail(NO_MEMORY, number)
 
     def finish(self, then: Callable[[], None]) -> None:
-        """Write all that is left, then call `then`: no more will come."""
+        """Write all remaining steps, then call `then`."""
 
         def end() -> None:
             self._note_held(0)
@@ -78,7 +81,7 @@ class SessionRedactor:
 
     @property
     def _searched_at_release(self) -> int:
-        """Work (bytes) to release what is held back; 0 while the redactor is the thread's own."""
+        """Bytes to search when the text that is held back is released; 0 while the thread uses the redactor."""
         return 0 if self._in_thread else PER_ITEM * self.redactor.held_items
 
     def _run(self, size: int, number: int, redact: Redact, then: Callable[[], None], *, in_loop: bool) -> None:
@@ -121,11 +124,11 @@ class SessionRedactor:
         elif encoded[0]:
             first, last = encoded[0][0], encoded[0][-1]
             self._parts.write(first.seq, last.seq + last.count - first.seq, encoded[1])
-        if not self._in_thread:  # else the redactor is the thread's own
+        if not self._in_thread:  # else the thread uses the redactor
             self._note_held(self.redactor.held)
 
     def _note_held(self, size: int) -> None:
-        """Have text that is held back counted as memory, if it is at least a step of a meter."""
+        """Count text that is held back as memory, if it is at least a step of a meter."""
         held = self._recordings.held_back
         if size >= STEP:
             held[self.discard] = size

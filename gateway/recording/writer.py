@@ -110,7 +110,7 @@ class Writer:
         return True
 
     def discard(self) -> None:
-        """Free the queued bytes, because memory is short: their files fail, and the recorders count what is lost."""
+        """Drop the queued bytes to free memory. Their files fail, and the recorders count the lost items."""
         failure = OSError(errno.ENOMEM, "memory is short (`memory`)")
         with self._wake:
             queue, self._queue = self._queue, []
@@ -165,7 +165,7 @@ class Writer:
             keeper.step()
 
     def _round(self, queue: list[QueuedBytes], *, sync: bool) -> None:
-        """Write all of it, then `sync` once each file that was written to since the last time."""
+        """Write all queued bytes. With `sync`, then sync each file that was written since the last sync."""
         unsynced = self._unsynced
         done = 0
         for file, data, lines in queue:
@@ -215,7 +215,7 @@ class Writer:
                 descriptor = os.open(path, flags, FILE_MODE)
             except FileExistsError:
                 continue
-            if not lock(descriptor):  # another gateway that tidies up locked it first, and takes it for a closed file
+            if not lock(descriptor):  # another gateway's Keeper locked it first, and takes it for a closed file
                 os.close(descriptor)
                 continue
             file.descriptor = descriptor
@@ -260,7 +260,7 @@ class Writer:
         del file.names, file.failed
         if file.descriptor < 0:
             return
-        with contextlib.suppress(OSError):  # as NFS reports: what was synced is kept, and the descriptor is closed
+        with contextlib.suppress(OSError):  # an error of NFS: synced data is kept, and the descriptor is closed
             os.close(file.descriptor)
         file.descriptor = -1
         self._open.discard(file)

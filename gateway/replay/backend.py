@@ -1,8 +1,8 @@
 """A recording as the backend of one session (docs/design.md, section 7).
 
-It sends what all clients received then, and the session makes its normal form again. So it leaves out events that the
-session adds itself (replayed_events.py). An input begins a recorded turn, which is played in parts (part_player.py). If
-a recorded command stands between two parts, the replay waits for that command.
+It sends the events that all clients received, and the session makes its normal form again. So events that the session
+adds itself are left out (replayed_events.py). An input begins a recorded turn, which is played in parts
+(part_player.py). If a recorded command stands between two parts, the replay waits for that command.
 
 This module has no I/O except reading the recording; `later` is injected.
 """
@@ -35,7 +35,7 @@ from dragoman.mappings.dialect import Burst
 CAUSES: dict[Outcome, Cause] = {"used": "invalid", "not_recorded": "invalid", "playing": "unsupported"}
 """Outcome -> cause of the refusal; `unsupported` for any other."""
 
-AHEAD_MAX = 256  # parts of a turn among which a command is looked for, in one step: a person causes far fewer
+AHEAD_MAX = 256  # parts of a turn in which a command is looked for, in one step: a person causes far fewer
 
 NO_TURN = RecordedTurn(number=0, parts=())
 """The turn of a replay that waits for an input."""
@@ -67,7 +67,7 @@ class ReplayBackend:
         self._started = False
 
     def pass_unrecorded_to(self, take: Callable[[Command], None]) -> None:
-        """Give commands that are not in the recording to `take`, instead of refusing them."""
+        """Pass commands that are not in the recording to `take`, instead of refusing them."""
         self._pass_on = take
 
     def call_at_end(self, at_end: Callable[[], None]) -> None:
@@ -168,7 +168,7 @@ class ReplayBackend:
         return next((part.question for _, part in self._parts_ahead() if isinstance(part.command, commands.Answer)), "")
 
     def _find_part(self, command: Command) -> int | None:
-        """Return the place of this command in the rest of the turn; an answer fits only the open question."""
+        """Return the index of the part that this command begins, or None. An answer fits only the open question."""
         question, new = self._open_question, ComparedCommand(command)
         for place, part in self._parts_ahead():
             if isinstance(command, commands.Answer) and part.question != question:
@@ -217,7 +217,7 @@ class ReplayBackend:
             self._end_turn()
 
     def _end_turn(self) -> None:
-        """End the turn, and the play after the last one."""
+        """End the turn. After the last turn end the replay, too."""
         if self._events.turn or self._events.input_pending:
             failure = Failure(cause="upstream_lost", text="the recording ends in the middle of this turn")
             self._send_events(*self._events.begin_forced_end(), events.TurnEnded(end="failed", failure=failure))

@@ -33,7 +33,7 @@ DEADLINE = 60.0  # seconds for one turn: a model may think for long
 
 
 class DrivingError(ConfigError):
-    """Raised with the reason if the backend cannot be driven at all."""
+    """Raised, with the reason, if no input can be sent to the backend."""
 
 
 class Driven(Struct, frozen=True, kw_only=True):
@@ -178,7 +178,7 @@ class Driver:
             self._note_refusal(answer)
 
     def _answer(self, command: Command) -> None:
-        """Give the recorded answer if the question is of its kind, else deny."""
+        """Send the recorded answer if the open question has the same kind, else deny the question."""
         asked, self._question = self._question, None
         if isinstance(asked, events.ApprovalRequested):
             approved = isinstance(command, commands.AnswerApproval) and command.approved
@@ -281,7 +281,7 @@ class DrivenEvents:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, Any]] = []
-        self._into = ""  # the turn that continues although its backend calls it a new one
+        self._into = ""  # the id of the turn that continues, although its backend reports a new turn
 
     def take(self, turn: str, event: Any) -> None:
         """Add a delivered event."""

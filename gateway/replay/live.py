@@ -1,8 +1,8 @@
 """A live backend behind a recording: for commands that are not in it (spy), or for everything after its end (fork).
 
-To its clients the session is one conversation; the live backend knows only what it gets itself. The session has the
-recorded ids and history, so it is not told those of the live backend. After a fork the live backend gets the history
-of the session, if its dialect can take one. If it does not get it, an alert says so.
+To its clients the session is one conversation; the live backend knows only the commands that it gets itself. The
+session has the recorded ids and history, so it is not told those of the live backend. After a fork the live backend
+gets the history of the session, if its dialect can take one. If it does not get it, an alert says so.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ class LiveBackend(AskingBackend):
             self._backend.send(items)
 
     def take_over(self) -> None:
-        """Continue the session from here: give the live backend the history, or say that it does not get it."""
+        """Continue the session with the live backend.
+
+        Send it the history, or show clients an alert if that is not possible.
+        """
         items = [i for i in self._session.state.transcript if isinstance(i, Message) and i.role != "system"]
         self._backend.start()
         if not items:
@@ -90,7 +93,7 @@ class LiveBackend(AskingBackend):
         return structs.replace(self._session.state, backend_ids=self._ids)
 
     def connected(self) -> None:
-        """Do nothing: the connection is told what the session is."""
+        """Do nothing: the connection of a live backend tells the session no state."""
 
     def receive(self, bursts: list[Burst[Event]]) -> None:
         for burst in bursts:
@@ -101,7 +104,7 @@ class LiveBackend(AskingBackend):
                 self._session.receive([structs.replace(burst, items=items)])
 
     def _is_for_session(self, item: Any) -> bool:
-        """Track the state of the live backend; return True if the session gets this event."""
+        """Update the state of the live backend from an event; return True if the session must get the event."""
         request = getattr(item, "request", "")
         self._unanswered.discard(request)
         if isinstance(item, events.TurnEnded) or (isinstance(item, events.StatusChanged) and item.status != "running"):
@@ -133,7 +136,7 @@ class LiveBackend(AskingBackend):
     # -- the history -----------------------------------------------------------------------------------------
 
     def _give_history(self, items: Sequence[Item], takes: Callable[[Sequence[Item]], Ext | None]) -> Script:
-        """Open a conversation, and give it the messages of the session."""
+        """Open a conversation at the live backend with the messages of the session."""
         try:
             opening = self._session.state.opening or commands.OpenSession()
             answer = yield structs.replace(opening, request="")

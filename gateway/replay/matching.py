@@ -1,4 +1,4 @@
-"""Find the recorded turn for an input, or the recorded answer for another command, and report how it was found.
+"""Find the recorded turn for an input, or the recorded answer for another command, and report the kind of the match.
 
 A command matches on the highest level of similarity that any candidate reaches, and there the first candidate.
 
@@ -89,7 +89,10 @@ class MatchReport(Struct, frozen=True, kw_only=True):
 
 
 class Reporter:
-    """Counts and logs reports. `tell` gets the lines of explanations, `spend` the work of each comparison (units)."""
+    """Counts and logs reports.
+
+    `tell` is called with each line of an explanation, `spend` with the work (units) of each comparison.
+    """
 
     def __init__(
         self,
@@ -201,7 +204,7 @@ def _similar(turns: Sequence[RecordedTurn], new: ComparedCommand) -> list[tuple[
 
 
 def named(command: Command) -> str:
-    """Return a command in a few words without secrets."""
+    """Return a short description of a command, without secrets."""
     kind = snake_case(type(command).__name__)
     if not isinstance(command, SubmitInput):
         return kind

@@ -36,7 +36,10 @@ def check_appendable(path: Path) -> Path:
 
 
 def missing_folder(path: Path) -> Path:
-    """Return the folder for the sessions of a replay. The next replay adds what a killed one left there."""
+    """Return the folder for the sessions of a replay.
+
+    If a replay is killed, the next one adds the turns in this folder.
+    """
     return path.with_name(f"{path.name}.missing")
 
 
@@ -52,7 +55,7 @@ def keep_missing(path: Path, report: Report) -> int:
     count = append_missing(path, made)
     for part in chain.from_iterable(recording.parts for recording in made):
         part.path.unlink()
-    with contextlib.suppress(OSError):  # somebody else keeps a file there
+    with contextlib.suppress(OSError):  # the folder has other files
         folder.rmdir()
     return count
 
@@ -78,7 +81,7 @@ def live_turns(lines: Iterable[Line]) -> Iterator[list[Line]]:
 def append_missing(path: Path, made: Iterable[Reader]) -> int:
     """Append the live turns of these recordings; return their number. Raise OSError if the file cannot be written.
 
-    A turn that the file has already was added by a replay that was killed then.
+    Turns that the file has already are skipped: a replay that was then killed has added them.
     """
     seq, t, position, turns = _end(path)
     count = 0

@@ -78,7 +78,7 @@ class PartPlayer:
         return self._then is not None
 
     def begin(self, part: TurnPart) -> None:
-        """Make this the current part; `play` sends its events."""
+        """Set the current part, whose events `play` sends."""
         self._pace.begin(part.t)
         self._rest = self._plan.events(part)
         self._next = next(self._rest, None)
@@ -130,7 +130,7 @@ class PartPlayer:
         self._next, self._rest = None, iter(())
 
     def stop(self) -> None:
-        """Stop playing for good."""
+        """Stop playing; it cannot be resumed."""
         self._stopped = True
         self._due.stop()
 

@@ -1,8 +1,8 @@
 """The plan of a replay: the turns of a recording, each cut into parts, and the commands outside of turns.
 
-A *turn* here is an input with everything up to the next input. Turn 0 has no input: it is how the session began. A turn
-has *parts*: a command on which the rest depends (the input, a cancel, an answer), and the events up to the next such
-command. Every other command stands alone, and gets its recorded answer at any time.
+A *turn* here is an input with everything up to the next input. Turn 0 has no input: it is the beginning of the session.
+A turn has *parts*: a command on which the rest depends (the input, a cancel, an answer), and the events up to the next
+such command. Every other command stands alone, and gets its recorded answer at any time.
 
 The commands are those of clients. An answer that a client typed as an input, in words, is taken from the log. The
 values of its form are those that the backend was sent.
@@ -123,8 +123,8 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
     def steers(self) -> bool:
         """True if the events after the command depend on it.
 
-        A refused command changed nothing, but a refused input is still an input. A resume at an open question only
-        shows it again.
+        A refused command has no effect, except that a refused input still begins a turn. A resume at an open question
+        only shows the question again.
         """
         is_input = isinstance(self.command, commands.SubmitInput)
         shows_again = isinstance(self.command, commands.ResumeTurn) and bool(self.question)
@@ -200,7 +200,7 @@ class _PlanReader:
     def take_answer(self, line: EventLine) -> None:
         """Take an event for one client.
 
-        A smooth client sends all commands of a turn under one request; the last unanswered one is meant.
+        A smooth client sends all commands of a turn under one request id, so the answer is for the last unanswered one.
         """
         event, request = line.event, getattr(line.event, "request", "")
         if not request or isinstance(event, events.TurnAccepted | events.SessionOpened | events.HistorySnapshot):
@@ -237,7 +237,7 @@ class _PlanReader:
             self._question = self._question if self._turn else ""
 
     def _take_resolution(self, line: EventLine, event: Resolution) -> None:
-        """Make a command of an answer that clients typed in words, and that only the log shows."""
+        """Make a command for an answer that a client typed in words, which only the log shows."""
         if self._question and self._is_typed:
             command: Command = (
                 commands.AnswerApproval(approved=event.approved, question=event.question)

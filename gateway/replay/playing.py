@@ -28,7 +28,10 @@ from dragoman.mappings.rfc3339 import NS
 log = structlog.get_logger("dragoman.replay")
 
 MakeLiveBackend = Callable[[BackendEvents, Endpoint, bool], LiveBackend]
-"""Make the live backend at an endpoint for a session; the flag says whether the session relies on its model turns."""
+"""Makes the live backend at an endpoint for a session.
+
+The flag is True if the session relies on the model turns of its backend.
+"""
 
 
 class Replay:

@@ -53,7 +53,7 @@ class ReplayedEvents:
         self._left_out = IN_WORDS if tells_model_turns else IN_WORDS | ADDED_BY_SESSION
         self._adds_model_turns = adds_model_turns
         self._run_begins = False
-        self._keeps_counts = keeps_counts  # False if turns of a live backend come between, and count too
+        self._keeps_counts = keeps_counts  # False if turns of a live backend may come in between, which are counted too
         self._counted: dict[type, int] = {}
         self.auto = auto
         self._has_content = False  # the open recorded turn, so the session has opened a turn, too
@@ -151,5 +151,5 @@ class ReplayedEvents:
 
 
 def uncounted(event: Counted) -> Event:
-    """Return the event without its count; the session counts on from the last one."""
+    """Return the event without its count; the session assigns the next number."""
     return structs.replace(event, index=None)

@@ -144,7 +144,10 @@ def _read(raw: Raw) -> object:
 
 
 def _unlike_fields(recorded: ComparedCommand, new: ComparedCommand) -> list[str]:
-    """Return the fields in which two commands of one kind differ; any values fit an answer without recorded ones."""
+    """Return the fields in which two commands of one type differ.
+
+    Any `values` match an answer that was recorded without values.
+    """
     unlike = [name for name, value in recorded.fields.items() if value != new.fields[name]]
     if "values" in unlike and recorded.fields["values"] is None and not recorded.fields["declined"]:
         unlike.remove("values")
@@ -193,7 +196,8 @@ def _plain(value: Any) -> Any:
 
 
 def _ratio(recorded: Any, new: Any) -> float:
-    """Return the share of the characters at the beginnings of two plain texts that both have in the same order.
+    """Return the ratio of two plain texts: the share of the characters at their beginnings that both have in the same
+    order.
 
     These characters are the longest common subsequence. Each bit of `free` is a character of the recorded text that is
     not part of it yet. So one addition does the work for all of them.

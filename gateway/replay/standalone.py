@@ -96,7 +96,7 @@ class Served:
 
     @property
     def divergences(self) -> list[str]:
-        """Lines for people about the refused commands, each with similar recorded ones."""
+        """Human-readable lines about the refused commands, each with similar recorded ones."""
         return [line for report in self.reports if report.refused for line in report.explained()]
 
 

@@ -1,4 +1,4 @@
-"""Gather the texts in frames by field, so that a secret which is split over frames is found.
+"""Join the texts in frames by field, so that a secret which is split over frames is found.
 
 Texts of two frames belong to one field if the frames are of one tap and kind and the texts have the same key. If a
 frame has several such keys, their order decides. A frame without escapes is split at its quotes. So every string is
@@ -19,14 +19,15 @@ from msgspec import Struct, field
 from dragoman.gateway.recording.redaction.finder import KNOWN_MOST, LEAST
 from dragoman.gateway.recording.redaction.values import KeyedText, gather_texts, read_json
 
-FIELDS_MAX = 4096  # of all taps of a recording; past it everything is forgotten
+FIELDS_MAX = 4096  # fields of all taps of a recording; above this number all are forgotten
 UNFINISHED_MAX = 64  # fields whose text may be a long secret that goes on: at most 64 KiB each
 LONG = 1024  # characters that are remembered of any other text
 
 FIXED = frozenset(("type", "event", "action", "method", "topic", "kind", "channel", "role", "status", "jsonrpc"))
 NAMES = ("_id", "Id")
 CLOCKS = ("timestamp", "_at", "At")
-"""Keys, and ends of keys, whose values are names or times: they are searched alone, as no part of a longer text."""
+"""Keys, and ends of keys, whose values are names or times: each is searched alone, and not as a part of a longer text.
+"""
 
 CALLS = frozenset(("id", "call", "call_id", "callId", "tool_call_id", "toolCallId", "item_id"))
 """Keys that tell apart the texts of calls that run at the same time."""
@@ -89,9 +90,9 @@ class FieldTexts:
         self._unfinished: set[FieldText] = set()
 
     def begin_anew(self, tap: TapKey, number: int) -> None:
-        """End the texts so far of this tap, because the frame of this number was emptied before.
+        """End all texts of this tap, because the frame `number` was emptied before.
 
-        They end in a placeholder, since the end of a text may make a word of it a value.
+        They end in a placeholder, because the end of a text may turn its last word into a value.
         """
         self._gaps[tap] += 1
         self.has_new = True
@@ -150,11 +151,11 @@ class FieldTexts:
         return taken
 
     def note_unfinished(self, field_text: FieldText) -> None:
-        """Note that this text may end in a secret that goes on, which is remembered from its beginning."""
+        """Note that this text may end in an unfinished secret, which is then remembered from its beginning."""
         self._unfinished.add(field_text)
 
     def forget_excess(self) -> bool:
-        """Keep the memory within its bounds. Return True if all fields were forgotten."""
+        """Forget all fields if there are more than FIELDS_MAX, and return True then."""
         if len(self._unfinished) > UNFINISHED_MAX:
             self._unfinished = {one for one in self._unfinished if len(one.behind) > LONG}
         if len(self._fields) + len(self._gaps) <= FIELDS_MAX and len(self._unfinished) <= UNFINISHED_MAX:

@@ -66,11 +66,12 @@ class Detector(Struct, frozen=True, kw_only=True):
     """A shape of secrets. `folded` anchors are lower-case and match any case; without any the pattern is used.
 
     `opens` matches, up to the end of a text, what could become a secret if the text went on. `run` reads such a value
-    that ends before the text does; of the anchors inside it only the last can still reach the end. `judge` has the last
-    word on a match of `pattern`. `reach` characters at the end of a text may belong to a secret that `opens` cannot
-    see; 0 where it sees all. `needs` is what every text with such a secret has: a "run" of RUN characters of keys, or
-    the "sign" of an assignment or option. An unfinished secret `within` a "word" has no space. One within a "line" has
-    a value without line ends. The value begins at most BEFORE_VALUE characters after its anchor.
+    that ends before the text does; of the anchors inside it only the last can still reach the end. `judge` is called
+    with a match of `pattern`, and decides whether it is a secret. `reach` characters at the end of a text may belong to
+    a secret that `opens` cannot see; 0 where it sees all. `needs` is what every text with such a secret has: a "run" of
+    RUN characters of keys, or the "sign" of an assignment or option. An unfinished secret `within` a "word" has no
+    space. One within a "line" has a value without line ends. The value begins at most BEFORE_VALUE characters after its
+    anchor.
     """
 
     kind: str
@@ -110,7 +111,7 @@ class Detector(Struct, frozen=True, kw_only=True):
         return None
 
     def _behind_run(self, anchor: str, text: str, where: str, at: int) -> int:
-        """Return where the next anchor stands that may still reach the end of the text, -1 if there is none."""
+        """Return the index of the next anchor whose value may reach the end of the text, -1 if there is none."""
         read = self.run.match(text, at) if self.run is not None else None
         if read is None:
             return where.find(anchor, at + 1)
@@ -154,7 +155,8 @@ class SeenText(NamedTuple):
 
 
 class Finder:
-    """Looks for some shapes. The longest of overlapping secrets names the kind; of equal ones the first detector.
+    """Searches texts for some shapes. Overlapping secrets get the kind of the longest one; of equally long ones, that
+    of the first detector.
 
     Threads share it: the loop redacts log lines while the RedactionWorker searches. So results are kept and removed by
     single calls of a dict or set. Another thread may have removed a result that was kept before.
@@ -221,8 +223,8 @@ class Finder:
         return True
 
     def _joined_has_any(self, texts: Sequence[str]) -> bool:
-        """Return True if one of the texts may hold a secret: they are searched as one, far apart from each other."""
-        if self.reach:  # a user's pattern may ask what stands around it
+        """Return True if one of the texts may hold a secret. They are searched as one text, with APART between them."""
+        if self.reach:  # a user's pattern may depend on the text around it
             return any(map(self.find, texts))
         joined = APART.join(texts)
         if len(texts) > 1 and "code " in self._look(joined).folded:  # a one-time code is known by the ends of its text
@@ -230,7 +232,7 @@ class Finder:
         return len(joined) >= self._least and bool(self._find_all(joined))
 
     def forget_large(self) -> None:
-        """Drop the large texts: nobody asks for them again once their lines are redacted."""
+        """Drop the results of large texts, which are not searched again once their lines are redacted."""
         for text in list(self._found):
             if len(text) > KNOWN_MOST:
                 self._found.pop(text, None)
@@ -238,7 +240,7 @@ class Finder:
             self._seen = SeenText("", "", [])
 
     def _keep(self, known: dict[str, list[Span]], text: str, spans: list[Span]) -> list[Span]:
-        """Keep a result: the same text soon comes again, in the event and in the frames that carry it."""
+        """Keep a result: the same text is soon searched again, in the event and in the frames that carry it."""
         known[text] = spans
         for oldest in [*known][:-KNOWN_MAX]:
             known.pop(oldest, None)
@@ -313,7 +315,7 @@ def finder(detectors: tuple[Shape, ...]) -> Finder:
 
 
 def _has_run(text: str, length: int) -> bool:
-    """Return True if so many characters of keys stand in a row."""
+    """Return True if the text has `length` characters of keys in a row."""
     run = b"x" * length
     for at in range(0, len(text), PIECE):
         piece = text[at : at + PIECE + length].encode("utf-8", "surrogatepass")

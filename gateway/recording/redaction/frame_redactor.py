@@ -1,8 +1,8 @@
-"""Empty the frames that hold a secret or a part of one: then the events are the truth.
+"""Empty the frames that contain a secret or a part of one. Their meaning is then only in the events.
 
 A secret that streams, a few letters a frame, stands in no frame as a whole. So the texts of each field of each tap are
 joined and searched. A frame whose text could still become a secret is emptied as well. Frames are not held back for
-this. The end of each text is remembered as far as a secret reaches back.
+this. The end of each text is remembered, as far back as a secret may begin.
 
 The frames of a stream hold the texts of its deltas, which were redacted before. So they are not searched if
 they contain nothing else that the frames before them did not have.
@@ -132,7 +132,7 @@ class FrameRedactor:
             self._known[tap] = frame.around, fields
 
     def _add_frame(self, tap: TapKey, number: int, text: str) -> None:
-        """Add a frame, and judge it by its keys."""
+        """Add a frame, and empty it if one of its keys requires that."""
         parsed = self._fields.parse(tap, text)
         self._fields.add(parsed, (number,))
         credentials, named, secret = self._reasons(parsed, text)
@@ -219,7 +219,7 @@ class FrameRedactor:
         self._suspect(index, *[span.kind for span in self._finder.find(text)])
 
     def _suspect(self, index: int, *kinds: str) -> None:
-        """Have a frame emptied if there are secrets of some kinds in it."""
+        """Mark a frame to be emptied if it has secrets of any of these kinds."""
         if kinds:
             self._suspects.setdefault(index, {}).update(dict.fromkeys(kinds))
 

@@ -1,9 +1,9 @@
 """A streamed text that is held back, searched as a whole, and released again in its deltas.
 
 A delta is released once its content is decided: at the end of the text, or earlier when it is overdue and no secret can
-begin in it any more. Released text is remembered as far as a secret may reach back. So the rest of a secret is removed
-even if its first letters are gone. A text that is overdue in the middle of a secret is released with a placeholder for
-the part that came. Together the released deltas are what `replaced` makes of the whole text.
+begin in it any more. Released text is remembered as far back as a secret may begin. So the rest of a secret is removed
+even if its first letters were released. A text that is overdue in the middle of a secret is released with a placeholder
+for the part that came. Together the released deltas are what `replaced` makes of the whole text.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dragoman.gateway.recording.redaction.finder import HIDDEN, Finder
 from dragoman.gateway.recording.redaction.spans import Mark, Span, merged, overlapping, replaced_in_pieces
 
 BEHIND = 512  # characters of released text that are searched again: a name, its sign and the start of its value
-BEHIND_MAX = 64 * 1024  # likewise for one secret that goes on and on
+BEHIND_MAX = 64 * 1024  # likewise, for one long secret
 
-TEXT, TIME, CHANGED = map(attrgetter, ("text", "t", "changed"))  # of a HeldDelta; a map of them is no Python call
+TEXT, TIME, CHANGED = map(attrgetter, ("text", "t", "changed"))  # of a HeldDelta; `map` with them makes no Python calls
 
 
 class HeldDelta(Struct, eq=False):
@@ -54,7 +54,7 @@ class HeldText:
         self.held = 0  # characters
 
     def count_before_last(self, characters: int) -> int:
-        """Return how many deltas have at least so many characters after them."""
+        """Return the number of deltas that are followed by at least `characters` characters."""
         left, count = self.held, 0
         for delta in self._deltas:
             left -= len(delta.text)
@@ -75,12 +75,12 @@ class HeldText:
         self._release(text, spans, ends)
 
     def release_held_since(self, since: int, until: int) -> None:
-        """Release what is decided if the oldest delta came by `since`, and what came by `until` in any case."""
+        """Release decided deltas if the oldest delta came by `since`, and in any case those that came by `until`."""
         if self._deltas and self._deltas[0].t <= since:
             self.release(bisect_right(self._deltas, until, key=TIME))
 
     def release(self, overdue: int) -> None:
-        """Release what is decided, and the first `overdue` deltas in any case."""
+        """Release decided deltas, and in any case the first `overdue` ones."""
         text, ends = self._joined()
         spans = self._finder.find(text)
         unfinished = self._finder.find_open(text)

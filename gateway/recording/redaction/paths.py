@@ -1,4 +1,4 @@
-"""JSON paths: places in documents whose values are never recorded, whatever they look like.
+"""JSON paths to values of documents that are never recorded, whatever they look like.
 
 `$` is any JSON document: an event, JSON text inside a string (tool arguments), JSON inside that. The first step into an
 event is the name of its field; tool arguments are `arguments` everywhere. Steps are `.name`, `['name']`, `[0]`, `[*]`,
@@ -88,7 +88,7 @@ class JsonPaths:
 
     @property
     def names(self) -> list[str]:
-        """The last names of the paths, for text in which the way to them cannot be seen."""
+        """The last names of the paths, for text in which the whole path to a value cannot be seen."""
         return [path.last_name for path in self._paths]
 
     def lead_to(self, keys: Keys) -> bool:

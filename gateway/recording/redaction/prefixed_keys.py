@@ -308,7 +308,10 @@ class PrefixedKeys:
             start = self._next(text, end)
 
     def _next(self, text: str, at: int) -> re.Match[str] | None:
-        """Return the next prefix that begins a word at `at` or after it. Only the search of a piece is one call."""
+        """Return the next prefix that begins a word at `at` or later.
+
+        The text is searched in pieces of PIECE characters.
+        """
         found = None
         while at < len(text) and (found is None or found.start() >= at):  # beyond a piece a prefix may be cut off
             found = self._long.search(text, at, at + PIECE + BEYOND)
@@ -316,7 +319,7 @@ class PrefixedKeys:
         return found
 
     def anchors_in(self, text: str, _folded: str) -> int:
-        """Return how many prefixes stand in a large text; in a smaller one they cannot be too many."""
+        """Return the number of prefixes in a text of over LARGE characters; 0 for a smaller one, without counting."""
         starts = range(0, len(text), PIECE) if len(text) > LARGE else ()
         return sum([len(self._long.findall(text, at, at + PIECE + BEYOND)) for at in starts])
 

@@ -2,9 +2,8 @@
 
 While a text is streamed, its deltas and all steps after them are held back: until the text ends, or for half of a
 window of so many characters and µs. Unfinished secrets are held for the whole window. Overdue text is released as
-held_text.py describes. Between two such moments a step costs no more than a place in a queue, and many texts and
-frames are searched at once. Nearly all steps hold no secret, and leave as they came. Nothing here reads a clock: the
-time is that of the steps.
+held_text.py describes. Until then a step is only queued, and many texts and frames are searched at once. Nearly all
+steps hold no secret, and are returned unchanged. Nothing here reads a clock: the time is that of the steps.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ COUNTS_MAX = 1024  # kinds times places; their names come from us and from the c
 
 
 class HeldStep(Struct, eq=False, kw_only=True):
-    """A step on its way: the `deltas` of streamed texts, and the `others`, which are searched when the step leaves.
+    """A queued step: its `deltas` of streamed texts, and its `others`, which are searched when the step is released.
 
     `items` is the number of frames, events and commands, `weight` the size of the frames. A folded step
     (docs/recording.md, "Text that streams") counts as one entry (`count`), because the window bounds its size. Its
@@ -68,7 +67,7 @@ DeltaKey = tuple[int, str]
 
 
 class FindingCount(Struct, frozen=True, kw_only=True):
-    """The number of secrets of this kind that stood at this place."""
+    """The number of secrets of one kind in one place, such as a field of an event."""
 
     kind: str
     place: str
@@ -76,7 +75,7 @@ class FindingCount(Struct, frozen=True, kw_only=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """A secret of this kind stood at this place of the line with this seq. The secret itself is never kept."""
+    """A secret that was found: its kind, its place, and the `seq` of its line. The secret itself is never kept."""
 
     seq: int
     kind: str
@@ -84,7 +83,10 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class FindingCounts:
-    """The secrets that were redacted in one recording, counted by kind and place. `hear` is told each one."""
+    """The secrets that were redacted in one recording, counted by kind and place.
+
+    `hear` is called with each Finding.
+    """
 
     __slots__ = ("_counts", "_hear", "seq")
 
@@ -170,7 +172,7 @@ class Redactor:
         return self._released()
 
     def finish(self) -> list[StepLine]:
-        """Return all steps that are left: no more will come."""
+        """Return all remaining steps, after the last call of `feed`."""
         self._close(list(self._texts))
         return self._released()
 
@@ -193,7 +195,7 @@ class Redactor:
         return self._queue[0].step.t if self._queue else None
 
     def _released(self) -> list[StepLine]:
-        """Take the steps that are decided out of the queue, and redact them."""
+        """Remove the decided steps from the queue, redact them and return them."""
         leaving = self._queue[: self._decided_count()]
         del self._queue[: len(leaving)]
         others = list[EventLine | CommandLine]()
@@ -220,7 +222,7 @@ class Redactor:
         return steps
 
     def _decided_count(self) -> int:
-        """Return how many steps stand before the first delta whose content is not decided."""
+        """Return the number of steps before the first delta whose content is not decided."""
         for number, held in enumerate(self._queue):
             for delta in held.deltas.values():
                 if delta.waits:
@@ -317,7 +319,8 @@ class Redactor:
         return new
 
     def _release_texts(self, since: int, until: int) -> None:
-        """Release what is decided of each text whose oldest delta came by `since`, and its deltas that came by `until`.
+        """Release the decided deltas of each text whose oldest delta came by `since`, and its deltas that came by
+        `until`.
 
         The other texts wait: to search each text more often would cost too much.
         """

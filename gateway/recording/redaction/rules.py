@@ -22,8 +22,8 @@ from dragoman.gateway.recording.redaction.spans import KIND, merged, placeholder
 from dragoman.mappings.errors import ConfigError
 
 PATTERN_MAX = 1000  # characters of a pattern
-WAYS_MAX = 256  # ways in which a pattern is tried at one place: every character of a text may cost as many steps
-CAP = WAYS_MAX + 1  # no count goes on past it
+WAYS_MAX = 256  # ways in which a pattern is tried at one position: every character of a text may cost as many steps
+CAP = WAYS_MAX + 1  # counting stops here
 REACH_MAX = 1024  # characters that a pattern may match: so much of a text is held back for it
 EVER = 2**63 - 1  # µs: a window that does not end
 
@@ -68,7 +68,7 @@ def known_secrets(texts: Collection[str]) -> tuple[Detector, ...]:
 
 
 class RedactionRules(Struct, frozen=True, kw_only=True):
-    """The compiled rules. Text is held back for so many characters and µs at most."""
+    """The compiled rules. Text is held back for at most `window` characters and µs."""
 
     detectors: tuple[Shape, ...] = BUILT_IN
     paths: JsonPaths = JsonPaths()  # it never changes
@@ -84,9 +84,9 @@ def rules(
     window_micros: int,
     secrets: Collection[str] = (),
 ) -> RedactionRules:
-    """Return the rules with a user's patterns (kind -> regular expression) and paths, and with `secrets` themselves.
+    """Return the rules with a user's patterns (kind -> regular expression) and paths, and with known `secrets`.
 
-    ConfigError names the first invalid one.
+    Raise ConfigError for the first invalid one.
     """
     own = (pattern(kind, text) for kind, text in patterns.items())
     return RedactionRules(
@@ -111,7 +111,7 @@ def redact_text(text: str, *, cut: bool = False) -> str:
 
 
 def pattern(kind: str, text: str) -> Detector:
-    """Return the detector of a user's pattern; ConfigError says what is wrong with it.
+    """Return the detector of a user's pattern; raise ConfigError with the reason if it is invalid.
 
     The length of a match is bounded, so that it can be found in a text that streams. The number of ways in which the
     pattern can match at one place is bounded too, so that no text can make it slow.

@@ -29,7 +29,7 @@ POSITIONS = ("page", "next", "prev", "previous", "continuation", "sync", "cursor
 TOKENS = "".join(f"(?<!{word})(?<!{word}[_-])" for word in POSITIONS) + "token"
 """Names of tokens, without those that name a position in a list."""
 
-NAME_MAX = 64  # characters at the end of a name that decide whether it is one of those
+NAME_MAX = 64  # last characters of a name, which decide whether its values are secrets
 SECRET_NAME = re.compile(rf"(?i:{NAMES}|{TOKENS}|auth_?context)\Z")
 
 WORDS = re.compile(
@@ -44,13 +44,14 @@ CODE = re.compile(
     r"(?:\$[A-Z_][A-Z0-9_]*|\$[a-z_]+|\$?\{+[^{}]*\}+|%[a-z]|%\([a-z_]+\)s|<[^<>]*>|[*.•]+|\[[^\[\]]*\])\Z"
     r"|(?:os|process|env|self|config|settings|request|req|args|params|this)[.\[(]"
 )
-"""References of code and templates to a value that stands elsewhere."""
+"""References of code and templates to a value that is not in the text."""
 
 REFERENCE = re.compile(
     r"(?:[~.]{0,2}/|[A-Za-z]:\\)|.*\.(?:pem|key|crt|json|ya?ml|txt|env|p12|pfx|[a-z_]+)\Z"
     r"|(?=[A-Za-z]*[a-z_][A-Z_]|[a-z]+_).*(?i:passw|pwd|secret|key|token|credential)"
 )
-"""Paths, attributes and names of variables: where they stand without quotes and digits, the value stands elsewhere."""
+"""Paths, attributes and names of variables: without quotes and digits, they refer to a value that is not in the text.
+"""
 
 VARIABLE = re.compile("_|[a-z][A-Z]")
 """The middle of a name that consists of several words, as variables have them."""
@@ -230,7 +231,7 @@ def _behind(
     judge: Judge | None = None,
     needs: Literal["run", "sign", ""] = "sign",
 ) -> Detector:
-    """Return the detector of a secret after `begin`: at least so many `characters`."""
+    """Return the detector of a secret after `begin`: at least `least` of these `characters`."""
     return Detector(
         kind=kind,
         anchors=anchors,

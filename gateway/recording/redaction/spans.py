@@ -1,4 +1,4 @@
-r"""The places of secrets in a text, and the text with placeholders instead: `[redacted:KIND:8 hex digits]`.
+r"""Find the spans of secrets in a text, and replace them by placeholders: `[redacted:KIND:8 hex digits]`.
 
 The digits are a keyed hash of the secret. With the salt of one recording, equal secrets are equal in that recording and
 nowhere else. So nobody can look them up in a list of likely secrets. With a salt of the installation they are equal in
@@ -44,7 +44,7 @@ Mark = Callable[[str, str], str]
 """Returns the placeholder of a secret, given its kind and its raw text."""
 
 Note = Callable[[str, str, int], None]
-"""Is told the kind of a secret, its place and the seq of its line."""
+"""Called with the kind of a secret, its place and the seq of its line."""
 
 
 def placeholders(salt: bytes) -> Mark:
@@ -169,7 +169,7 @@ class Layer:
 
 
 class WithoutBinary(Layer):
-    """A layer without the inner parts of its binary data, whose random characters may look like keys."""
+    """A layer without the middle of its binary data, whose random characters may look like keys."""
 
     def __init__(self, whole: Layer, inner: Sequence[tuple[int, int]]) -> None:
         self._whole = whole
@@ -191,7 +191,7 @@ class WithoutBinary(Layer):
 
 
 def without_binary(layer: Layer) -> Layer:
-    """Return the layer without the inner parts of its binary data, or the layer itself if it has none."""
+    """Return the layer without the middle of its binary data, or the layer itself if it has none."""
     inner = [
         (found.start() + BINARY_HEAD, found.end())
         for found in BINARY.finditer(layer.text)

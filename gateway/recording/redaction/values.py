@@ -46,13 +46,13 @@ _decode_texts = msgspec.json.Decoder(list[str]).decode
 
 
 def place_of(value: Struct, field: str) -> str:
-    """Return the place of a field in reports: the tag of its value, a dot and its name."""
+    """Return the name of a field in reports: `TAG.FIELD`, with the tag of the struct."""
     tag = value.__struct_config__.tag
     return f"{tag if isinstance(tag, str) else type(value).__name__}.{field}"
 
 
 class ValueRedactor:
-    """Redacts values one by one. `note` is told the kind and place of each secret."""
+    """Redacts values one by one. `note` is called with the kind and place of each secret."""
 
     __slots__ = ("_finder", "_mark", "_note", "_paths")
 
@@ -146,11 +146,11 @@ class ValueRedactor:
         return raw if new is text else Raw(new.encode())
 
     def _rows_redacted(self, text: str, place: str) -> str:
-        """Return JSON without the secrets that stand in it piece by piece."""
+        """Return JSON without the secrets that are split over several of its texts."""
         try:
             value, texts = _decoded(text)
         except NOT_READ:
-            return text  # nobody streams as deep as that
+            return text  # no stream is nested as deep as that
         changed, kinds = find_in_rows(self._finder, texts, self._mark)
         for kind in kinds:
             self._note(kind, place)

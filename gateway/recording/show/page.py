@@ -57,7 +57,7 @@ def page(recording: Reader, find_dialect: Callable[[str], Dialect] = registry.di
 
 
 def _frame_of_page(recording: Reader) -> str:
-    """Return the page without its sections, whose places are comments."""
+    """Return the page with a comment in the position of each section."""
     header = recording.header
     html, style, script = (
         Path(__file__).with_name(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js")

@@ -1,4 +1,4 @@
-"""Render the events of a recording again for a dialect: for its frames, or to find what clients did not get.
+"""Render the events of a recording again for a dialect, to show its frames or to find the losses of its clients.
 
 The frames are those for the client that began each turn. Frames for one client alone are left out: the snapshot when
 it attaches, and the answers to its commands.
@@ -48,7 +48,7 @@ def projected(dialect: Dialect, session: str, lines: Iterable[Line]) -> Iterator
 
 
 Losses = Mapping[int, Sequence[str]]
-"""Seq of an event -> the parts that clients did not get of it, in words, for each dialect and reason."""
+"""Seq of an event -> texts, one for each dialect and reason, about the fields that clients did not get."""
 
 
 def find_losses(session: str, lines: Iterable[Line], find_dialect: Callable[[str], Dialect]) -> Losses:

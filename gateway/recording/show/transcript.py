@@ -58,8 +58,8 @@ HIDDEN = frozenset({"detail", "asked"})  # entries that are shown on request: th
 class TranscriptEntry(Struct, frozen=True, kw_only=True):
     """One entry. `turn` counts from 1, and is 0 outside of turns; `name` is a tool, a command or a kind of event.
 
-    `t` is in µs since the recording began. `link` is the link of the client, if the entry belongs to one. `lost` says
-    what recorded clients did not get of it.
+    `t` is in µs since the recording began. `link` is the link of the client, if the entry belongs to one. `lost`
+    describes the fields that recorded clients did not get.
     """
 
     seq: int
@@ -132,7 +132,7 @@ class _Reader:
     def read(self, line: Line | TranscriptEntry) -> Iterable[TranscriptEntry]:
         """Return the entries that this line completes.
 
-        What was lost of a piece is told with the next entry that is no detail, which is mostly that of its block.
+        The losses of a piece are in the next entry that is not a detail, mostly that of its block.
         """
         if isinstance(line, TranscriptEntry):
             return (line,)
