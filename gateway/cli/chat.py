@@ -45,7 +45,7 @@ NOTICES = {
 """Log event -> what the user is told."""
 
 
-class Leave(Exception):  # noqa: N818  # no error: the user leaves
+class Leave(Exception):  # noqa: N818  # not an error: the user leaves
     """Raised to leave the chat with this exit code."""
 
     def __init__(self, code: int = 0) -> None:
@@ -181,7 +181,7 @@ class Chat:
     # -- commands ----------------------------------------------------------------------------------------
 
     def _call(self, command: Command) -> Any:
-        """Return the answer to a command; None if it was refused or did not come, which the user is told."""
+        """Return the answer to a command. If it is refused or late, print that and return None."""
         request = self._client.send_command(command)
         until = time.monotonic() + CALL_DEADLINE
         while (incoming := self._client.next_event(until - time.monotonic())) is not None:

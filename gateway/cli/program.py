@@ -206,7 +206,10 @@ def _run() -> int:
 
 
 def _fail(words: str, code: int, *, in_result: bool = False) -> int:
-    """Print an error, with `--json` also as JSON unless a printed result has it; return the exit code."""
+    """Print an error and return the exit code.
+
+    With `--json`, print it as JSON too, unless a printed result contains it (`in_result`).
+    """
     from dragoman.gateway.observability import logs
 
     words = logs.escaped(words)  # the text may quote a peer, or a file name that is not UTF-8
@@ -221,7 +224,8 @@ def _fail(words: str, code: int, *, in_result: bool = False) -> int:
 
 
 def _misused(error: TyperException) -> int:
-    """Report bad usage in one line, if it has words: typer itself has printed the help for no argument at all.
+    """Report bad usage in one line. The error has no text if there was no argument at all: then typer has printed the
+    help.
 
     For an unknown option that resembles no other one, the line has the usage: the value may be an argument.
     """

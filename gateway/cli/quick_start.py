@@ -5,7 +5,7 @@
     Python      collects garbage many times while modules are imported, although they leave none
 
 Together this takes 0.15 s of CPU from a start that takes 0.24 s without it (docs/performance.md). Only the command line
-does it: in a process that is not ours, other code may need what is left out here.
+does it: in a process of another program, its code may need these parts.
 """
 
 from __future__ import annotations

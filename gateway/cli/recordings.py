@@ -1,4 +1,4 @@
-"""Recordings as the commands open them: with progress on a terminal, and unreadable parts reported on stderr."""
+"""Open recordings for commands: show progress on a terminal, and report unreadable lines on stderr."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rich.progress import (
 from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.reader import Reader, open_recording
 
-LONG = 8 << 20  # bytes: a smaller file is done before anybody looks
+LONG = 8 << 20  # bytes: a smaller file is read too fast for a progress bar
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def reading(*recordings: Reader) -> Iterator[None]:
 
 
 def tell_problems(recording: Reader) -> None:
-    """Write to stderr what of a recording could not be read."""
+    """Write to stderr which lines of a recording could not be read."""
     if recording.problems:
         logs.tell(f"{recording.path}: {recording.problems}; the rest was read", sys.stderr)
 
@@ -70,7 +70,10 @@ def steps(what: str, total: int) -> AbstractContextManager[Callable[[int], None]
 
 @contextmanager
 def _shown(what: str, total: int, *columns: ProgressColumn) -> Iterator[Callable[[int], None]]:
-    """Show a bar with these columns; output of the command appears above it if stdout is a terminal too."""
+    """Show a progress bar with these columns.
+
+    If stdout is a terminal, the output of the command appears above the bar.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _done: None

@@ -48,7 +48,7 @@ def redact(
 
 
 def redaction_rules(config_file: Path | None) -> tuple[RedactionRules, bytes]:
-    """Return the rules for finding secrets, and the salt of the placeholders; without a file, those of the default."""
+    """Return the rules for finding secrets, and the salt of the placeholders; without a file, the default ones."""
     wanted = Redact()
     if config_file is not None:
         recording = load(config_file, starts=False).recording

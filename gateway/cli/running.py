@@ -67,9 +67,9 @@ async def serve_until_signalled(
 ) -> None:
     """Run an app until SIGTERM or SIGINT, and print a line on stderr for each listener that accepts connections.
 
-    Log a warning for each thing that is not safe or will not work, and for each backend that cannot be reached. With
-    `file`, SIGHUP reloads this configuration; with `watch`, each change of the file does so, too. With
-    `exit_on_backend_loss`, raise DragomanError once a backend that was there is gone.
+    Log a warning for each hazard (`find_hazards`), and for each backend that cannot be reached. With `file`, SIGHUP
+    reloads this configuration; with `watch`, each change of the file does so, too. With `exit_on_backend_loss`, raise
+    DragomanError once a backend is lost that was reached before.
     """
     await start_threads()
     ops_port = OpsPort(gateway)
@@ -183,7 +183,7 @@ class OpsPort:
 
     @asynccontextmanager
     async def replaced(self, wanted: Ops | None) -> AsyncIterator[None]:
-        """Serve the port as `wanted` says once the block has ended, but as before if the block raises an error.
+        """Serve the port by the options `wanted` after the block. If the block raises an exception, serve it as before.
 
         A port at the same address stays open and gets the new tokens, if clients can still connect. Else the new port
         opens before the block, and the former one closes after it. Raise OSError if the new one cannot be opened.

@@ -21,7 +21,7 @@ from dragoman.gateway.observability import logs
 from dragoman.gateway.recording.printable import printable
 from dragoman.mappings.canonical import Event, events
 
-HISTORY_MAX = 1000  # inputs that are kept: years of use, in a file that is read at once
+HISTORY_MAX = 1000  # inputs that are kept in the history file
 DIM, RED, PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[0m"
 CLEAR = "\r\x1b[K"
 NOT_UTF8 = "Not sent: the line is not UTF-8."
@@ -72,7 +72,7 @@ class Terminal:
             self._put(f"{clear}{self._in_style(printable(text), style)}\n{self._prompt}{typed}")
 
     def note(self, text: str) -> None:
-        """Write a line about the conversation, which is no part of it."""
+        """Write a notice that is not a part of the conversation."""
         if self.live:
             self.line(text, DIM)
         else:
@@ -169,7 +169,7 @@ def _line_editor(words: Sequence[str]) -> ModuleType | None:
 
 
 class TurnDisplay:
-    """Shows the events of turns: text as it comes, tool calls and what else happens as one line each."""
+    """Shows the events of turns: text as it comes, and each tool call or other event as one line."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -221,7 +221,7 @@ class TurnDisplay:
                 pass
 
     def tell_end(self, ended: events.TurnEnded) -> None:
-        """Tell how a turn ended, unless it completed, or ended with a question in words that waits for its answer."""
+        """Print how a turn ended, unless it completed, or ended with a question in words that waits for its answer."""
         if ended.end == "failed":
             why = ended.failure.text if ended.failure is not None else ""
             if not why or why != self._error:

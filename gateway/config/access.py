@@ -1,7 +1,7 @@
-"""The keys that say who may use a route: their check and their meaning (docs/security.md, section 1).
+"""Check the keys that say who may use a route (docs/security.md, section 1).
 
-Each name in `roles` and `[principals]` must be one that some client can have. A role of a misspelt or removed name
-would never be given, and nobody would notice.
+Each name in `roles` and `[principals]` must be one that some client can have. Without the check, a role of a misspelt
+or removed name would have no effect, and no error would show it.
 
 name            exists if a listener of the route
 token:NAME      takes tokens, and `[auth.tokens]` has this name
@@ -45,7 +45,7 @@ SECRET_MIN = 32  # characters: as many as the bytes of an HS256 signature (RFC 7
 
 
 def settled(route: Route, auth: Auth) -> Route:
-    """Return a route that says whether its clients are authenticated, and who shares its sessions."""
+    """Return the route with `authenticated` set, and with `share` resolved if it was `auto`."""
     authenticated = _authenticated(route.listen, route.share, route.roles, auth)
     share = route.share if route.share != "auto" else "owner" if authenticated else "all"
     return structs.replace(route, authenticated=authenticated, share=share)
@@ -207,7 +207,7 @@ def _why_nobody(name: str, listeners: list[Endpoint], auth: Auth, persons: Mappi
 
 
 def _missing_credential(name: str, auth: Auth) -> str:
-    """Return which credential the configuration lacks for a name, or what is wrong with its number; "" if nothing."""
+    """Return the credential that the configuration lacks for a name, or the error in its number; "" for neither."""
     kind, _, rest = name.partition(":")
     if kind == "token" and rest not in auth.tokens:
         return f"[auth.tokens] has no {rest!r}"
@@ -219,7 +219,7 @@ def _missing_credential(name: str, auth: Auth) -> str:
 
 
 def _can_name(listener: Endpoint, name: str, auth: Auth) -> bool:
-    """Return True if this listener can give a client this name, whose credential exists."""
+    """Return True if a client of this listener can have this name. The credential of the name exists."""
     kind, _, rest = name.partition(":")
     if kind == "local":
         return not names_clients(listener, auth)

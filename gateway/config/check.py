@@ -84,8 +84,8 @@ def load(path: Path, *, listens: bool = True, starts: bool = True, in_force: Con
     """Return the configuration of a file; raise ConfigError with one line for each error.
 
     Without `listens` a route needs no listener: the launched program that serves it knows where to listen. Without
-    `starts` no gateway is started with it, so the file that it records into may exist. `in_force` is the configuration
-    that it replaces: what this one records into exists already.
+    `starts` no gateway is started with this configuration, so its recording may exist. `in_force` is the configuration
+    that it replaces, whose recording may exist.
     """
     return check(path, listens=listens, starts=starts, in_force=in_force).valid_config()
 
@@ -125,7 +125,7 @@ def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Co
 
 
 def _parse(path: Path) -> Problem | tuple[str, dict[str, Any]]:
-    """Return the text of a file and its table, or why it has none."""
+    """Return the text of a file and its parsed table, or the Problem that prevents this."""
     try:
         data = read_small(path, MAX_FILE)
     except ConfigError as error:
@@ -235,13 +235,13 @@ def _endpoint(at: KeyPath, text: Any, found: list[Found]) -> Endpoint | None:
 
 
 def _known_auth(table: Any) -> Auth:
-    """Return which credentials `[auth]` has, as far as it could be read."""
+    """Return an Auth that says which kinds of credentials `[auth]` has, as far as it can be read."""
     jwt = table_at(table, "jwt")
     return Auth(tokens=table_at(table, "tokens"), jwt=Jwt(jwks="set" if jwt.get("secret") or jwt.get("jwks") else ""))
 
 
 def _shares(drafts: Sequence[Draft], known: Auth) -> Iterator[Found]:
-    """Find listeners without the authentication that their route or their address needs."""
+    """Yield an error for each listener without the authentication that its route or its address needs."""
     for draft in drafts:
         share = draft.table.get("share")
         yield from share_faults(draft.listen, share, draft.table.get("roles"), known)
@@ -286,7 +286,7 @@ def _recording(table: Any, recorded: str | None) -> Iterator[Found]:
     if path == "":
         yield ("recording", "path"), "write a folder, or a new file NAME.jsonl; without [recording] nothing is recorded"
         return
-    if not isinstance(path, str) or recorded is None or path == recorded:  # its file exists now
+    if not isinstance(path, str) or recorded is None or path == recorded:  # in use already
         return
     try:
         where = recording_places.place(path)
@@ -300,7 +300,7 @@ def _recording(table: Any, recorded: str | None) -> Iterator[Found]:
 
 
 def _redact(table: Any) -> Iterator[Found]:
-    """Check the patterns, the paths and the salt."""
+    """Check the patterns, the paths and the salt of `[recording.redact]`."""
     at, redact = ("recording", "redact"), table_at(table, "redact")
     if not redact:
         return
@@ -347,7 +347,7 @@ def _shared(path: Path, drafts: Sequence[Draft], secrets: FileSecrets) -> list[F
 
 
 def _secret_variables(drafts: Sequence[Draft]) -> Iterator[KeyPath]:
-    """Find variables of child processes whose value is a secret, as their name says."""
+    """Find variables of child processes whose name says that the value is a secret."""
     for draft in drafts:
         for index, variable in texts_in(draft.table.get("env")):
             name, _, value = variable.partition("=")

@@ -3,9 +3,9 @@
     /etc/dragoman/config.toml -> ..data/config.toml      Kubernetes mounts a ConfigMap like this, and
     /etc/dragoman/..data      -> ..2026_11_22            renames a new link over `..data`
 
-The file is looked at through all links on the way to it, twice a second. So these changes are all alike, and are
-noticed on every file system, also on one that reports no events. An editor or the kubelet takes several steps, so a
-change counts once two looks have found the same.
+The file is checked through all links on its path, twice a second. So all these changes look the same, and are noticed
+on every file system, also on one that reports no events. An editor or the kubelet takes several steps, so a change
+counts once two checks in a row have found the same.
 """
 
 from __future__ import annotations

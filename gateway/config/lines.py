@@ -1,8 +1,7 @@
 """Find the line of a key in a TOML file, and walk through its texts by their keys.
 
 The parser itself finds it: it parses prefixes of the file, with open brackets closed, and bisects for the first one
-that has the key. So no second TOML reader could disagree with the first. Only a file with something to report costs
-this.
+that has the key. So no second TOML parser is needed, which might disagree. Only a file with errors has this cost.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ KeyPath = tuple[str | int, ...]
 """The keys and indices that lead to a value: `("route", 0, "listen", 1)`."""
 
 Found = tuple[KeyPath, str]
-"""The key of a fault, and its text."""
+"""An error in a configuration: its key and its text."""
 
 CLOSERS = ("", "]", "}", "}]", "]}", "]}]", '"""', "'''")
 """The endings that complete a prefix: an open array, inline table, table in an array, or multi-line string."""

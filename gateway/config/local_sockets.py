@@ -71,7 +71,7 @@ def _has_port(endpoint: Endpoint, tables: Path) -> bool | None:
 
 
 def _has_all_listeners(rows: list[list[str]]) -> bool:
-    """Return True if no listening socket can be in a row that was not read.
+    """Return True if the first rows of the kernel's table include all listening sockets.
 
     Linux lists them before all connections. Other kernels, such as that of gVisor, list sockets in any order.
     """

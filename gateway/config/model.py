@@ -23,7 +23,7 @@ Rate = Annotated[float, Meta(ge=0.001, le=MOST, extra={"unit": "a second"})]
 Seconds = Annotated[float, Meta(ge=0.001, le=LONGEST, extra={"unit": "seconds"})]
 MaybeSeconds = Annotated[float, Meta(ge=0, le=LONGEST, extra={"unit": "seconds"})]
 Secret = Annotated[str, Meta(extra_json_schema={"writeOnly": True})]
-"""Text that nothing shows again."""
+"""A secret text, which is masked wherever a configuration is shown."""
 Role = Literal["watch", "send", "answer", "cancel", "open", "close", "admin"]
 UpstreamAuth = Literal["own", "forward"]
 Overflow = Literal["coalesce", "disconnect"]

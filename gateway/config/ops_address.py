@@ -33,7 +33,7 @@ class OpsAddress(Struct, frozen=True, kw_only=True):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The places that the address takes, as those of a listener; none if the system chooses the port."""
+        """The Places that the address occupies; none if the system chooses the port."""
         return (("unix", os.path.realpath(self.path)),) if self.path else tcp_places(self.host, self.port)
 
     def __str__(self) -> str:

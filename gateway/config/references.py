@@ -1,4 +1,4 @@
-"""Replace what the strings of a configuration refer to, after TOML was parsed, so that no value can become TOML.
+"""Replace the references in the strings of a configuration, after TOML was parsed, so that no value can become TOML.
 
     ${VAR}          the environment variable; it must be set and not empty
     ${VAR:-text}    the same, or this text if the variable is not set or empty
@@ -35,7 +35,7 @@ SHORTEST = 3  # characters of a value that is recognised in an error
 
 
 class Interpolation:
-    """The references in one configuration: their errors, and what they stand for."""
+    """The references in one configuration: their errors and their values."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._folder = folder
@@ -62,7 +62,7 @@ class Interpolation:
             self.faults.append((path, str(error)))
         if "\0" in text:
             self.faults.append((path, "a value must not contain a NUL character"))
-        return text.replace("\0", "")  # no system call takes one, so that nothing after this fails for it
+        return text.replace("\0", "")  # no system call accepts a null character
 
     def _pieces(self, text: str, path: KeyPath) -> Iterator[str]:
         end = 0
@@ -106,7 +106,10 @@ class FileSecrets:
         self.literal: list[KeyPath] = []  # keys whose value is the secret
 
     def read(self, table: dict[str, Any]) -> Any:
-        """Return a table with each secret in place of what names it; one that cannot be read stays as it is."""
+        """Return a table with each `env:NAME` or `file:PATH` replaced by its secret.
+
+        A reference that cannot be read stays.
+        """
         return map_texts(table, self._read_one)
 
     def _read_one(self, path: KeyPath, text: str) -> str:

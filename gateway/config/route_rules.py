@@ -83,7 +83,7 @@ def _failover(upstreams: Mapping[KeyPath, Endpoint]) -> Iterator[Found]:
 
 
 def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
-    """Find listeners whose place is taken by another listener, or where the backend of their own route is."""
+    """Find listeners whose Place another listener has, and listeners at which a route would connect to itself."""
     taken: dict[Place, KeyPath] = {}
     owners: dict[Place, Draft] = {}
     for draft in drafts:
@@ -106,7 +106,7 @@ def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
 
 
 def _dialled(draft: Draft, owners: Mapping[Place, Draft]) -> dict[Place, Draft]:
-    """Return the places that an input of a route can reach by way of the routes, with the route that dials each."""
+    """Return each Place that an input of a route can reach through the routes, with the route that dials it."""
     dialled: dict[Place, Draft] = {}
     passed = [draft]
     for one in passed:

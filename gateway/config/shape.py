@@ -26,7 +26,7 @@ INSTEAD = {
     "failover": 'write all upstreams in one list: `upstream = ["...", "..."]`',
     "tls": "write `?cert=FILE&key=FILE` after a `wss:` endpoint",
 }
-"""A key that strangers write, or that earlier versions had -> what to write instead."""
+"""A key that users write by mistake, or that earlier versions had -> what to write instead."""
 
 PLAIN = {
     "int": "a whole number",

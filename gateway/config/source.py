@@ -96,7 +96,7 @@ def find_secret(text: str, wait: float = WAIT) -> str:
 
 
 def why_guessable(kind: str, secret: str) -> str:
-    """Return why this kind of secret, such as a token, is too short, and what to write; "" if it is not."""
+    """Return an error text if a secret of this kind, such as `token`, is too short, with what to write; else ""."""
     if len(secret) >= SECRET_MIN:
         return ""
     return f"a {kind} of {len(secret)} characters can be guessed; write at least {SECRET_MIN} random ones"

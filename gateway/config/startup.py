@@ -1,7 +1,7 @@
-"""Find the dangers and defects of a configuration that starts to be served, and the backends that cannot be reached.
+"""Find the hazards of a configuration when a gateway starts, and the backends that cannot be reached.
 
-`find_hazards` looks at this machine alone: programs, folders, addresses. `probe` connects to each upstream and looks at
-its first frame. Nothing that they find ends the gateway.
+`find_hazards` looks at this machine alone: programs, folders, addresses. `probe` connects to each upstream and reads
+its first frame. What they find never ends the gateway.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FREE_MIN = 1024 * 1024  # bytes: a second of a busy stream
 
 
 def find_hazards(config: Config) -> Iterator[str]:
-    """Yield one line for each listener or route that is not safe, missing program and place that cannot be written."""
+    """Yield one line for each unsafe listener or route, each missing program and each folder that cannot be written."""
     yield from _find_shared_pods(config.routes)
     for route in config.routes:
         for endpoint in route.listen:
@@ -168,7 +168,10 @@ async def _dial(endpoint: Endpoint, limits: Limits, spawner: Spawner, starting: 
 
 
 async def _first_answer(endpoint: Endpoint, transport: Transport) -> str:
-    """Return why the backend cannot be one of this dialect, or "". One that is silent for a second may be one."""
+    """Return the reason why the backend speaks another dialect, or "".
+
+    A backend that is silent for a second is accepted.
+    """
     dialect, over = registry.dialect(endpoint.dialect), asyncio.Event()
     first = FirstFrames(dialect, registry.ours, asyncio.get_running_loop().call_later, lambda _first: over.set())
     understood = False
