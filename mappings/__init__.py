@@ -7,17 +7,17 @@ smooth, pod, pando, codewhale: the dialects
 
 dialect         the interface of a dialect to the gateway
 rules           the table of one direction: a type, and the function that maps it
-fidelity        the matrix of what survives, made from all tables
+fidelity        the fidelity matrix, made from all tables
 codec           frames to wire structs and back
 jsonrpc         JSON-RPC for both sides of a link
 opening         the session that a link opens first
 in_words        questions in words: events that wait for the answer, and answers as stores have them
 forms           the forms of a backend, asked in words
-extras          fields without a canonical place
-losses          counts of what could not be expressed
+extras          fields without a canonical counterpart
+losses          counts of content that could not be translated
 errors          the two kinds of errors
 
-alike           the frames of pieces of a text, which differ in the text and the time alone
+alike           encodes pieces of a text, whose frames differ only in the text and the time
 value_count     a limit on the JSON values of a message
 reflection      the types of structs
 handlers        tables of functions by the type of event that each handles

@@ -1,4 +1,4 @@
-"""Encode pieces of a text, whose frames differ in the text and the time alone.
+"""Encode pieces of a text, whose frames differ only in the text and the time.
 
 So one of them is encoded, and its bytes around the text are joined with the text of each piece. For pieces that came
 together, that takes a third of the time of building and encoding a message for each. For one that came alone, it takes
@@ -18,11 +18,11 @@ from dragoman.mappings.dialect import TextWriter
 TEXT = frozenset((TextDelta,))
 TEXT_AND_REASONING = frozenset((TextDelta, ReasoningDelta))
 
-MANY = 8  # pieces from which on it takes less time in every dialect: with fewer, nobody needs to ask
+MANY = 8  # pieces from which on `encode_alike` takes less time in every dialect
 LONGEST = 64_000  # characters: no dialect has to split such a text
 ESCAPED = '"\\/<&>\t\x00\x7f\u00e9\u2028\U0001f600'
 MARKS = (f"first mark {ESCAPED}", f"second mark {ESCAPED}")
-"""Texts that stand for those of the pieces. Two frames show whether a peer sends one of them elsewhere, as an id.
+"""Placeholders for the text of a piece. Two frames show whether one of them also occurs elsewhere in a frame, as an id.
 
 A dialect that escapes one of their characters in another way has other frames.
 """
@@ -57,7 +57,7 @@ def encode_alike(events: Sequence[Any], kinds: frozenset[type], encode: Callable
 
 
 def strings_around(write: TextWriter) -> Around | None:
-    """Return the strings around the text in the frames of a TextWriter; None if the frames differ in more than that."""
+    """Return the strings around the text in the frames of a TextWriter; None if the frames also differ elsewhere."""
     found: list[Around] = []
     for mark, at, quoted, stamp in SAMPLES:
         frames = write(mark, at)

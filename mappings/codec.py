@@ -33,7 +33,7 @@ MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError)
 class Format(Protocol):
     """The interface of a codec, as a Direction uses it.
 
-    Codec implements it. Dialects whose messages are not told apart by one key have codecs of their own.
+    Codec implements it. Dialects whose messages do not have one key with the type have codecs of their own.
     """
 
     @property
@@ -182,7 +182,7 @@ HALF = re.compile(
 """The escape of a surrogate without its partner, in JSON without escaped backslashes."""
 
 ESCAPES_MAX = 16 * 1024
-"""Backslashes of a frame in which halves of pairs are looked for: as many halves take up to 15 ms."""
+"""Maximum number of backslashes of a frame in which halves of pairs are replaced: as many halves take up to 15 ms."""
 
 
 def without_halves(frame: bytes) -> bytes:
@@ -202,7 +202,7 @@ def read_json(frame: bytes, max_depth: int) -> object:
         value = msgspec.json.decode(frame)
     except RecursionError as error:
         raise PeerError("too_deep", "nested too deep") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the version of msgspec decides which one
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # it depends on the version of msgspec
         if not is_utf8(frame):
             raise PeerError("not_utf8", "not UTF-8 text") from error
         raise PeerError("not_json", f"not JSON: {error}") from error
@@ -287,7 +287,7 @@ def part_size(command: type[Struct]) -> Callable[[bytes], int]:
 
     They are the parts that may make a command longer than `max_command`: attachments, stored messages, histories.
     `command` has the names of the commands as a Literal, and the large parts as fields of type Raw. So a word in the
-    text of a message, or a field that another command does not have, makes no room.
+    text of a message, or a field that the command does not have, does not raise the limit.
     """
     decoder = msgspec.json.Decoder(command)
 

@@ -1,7 +1,7 @@
 """The interface of a dialect to the gateway: a record, two translators and a projection.
 
 A *translator* belongs to one link and keeps its protocol state. A *projection* belongs to one session and renders its
-broadcast, once for all links that see the same. Both are pure and synchronous: frames in, a Step or Rendered out.
+broadcast, once for all links with the same view. Both are pure and synchronous: frames in, a Step or Rendered out.
 Times, ids and randomness are injected.
 """
 
@@ -30,7 +30,9 @@ T = TypeVar("T")
 
 Heard = TypeVar("Heard")
 Said = TypeVar("Said", contravariant=True)
-"""The items that the peer of a link sends, and those that we send it: commands and events, or the other way round."""
+"""The items that the peer of a link sends (`Heard`), and those that we send it (`Said`): commands and events, or the
+reverse.
+"""
 
 PATH_MAX = 200  # characters of an undocumented key's path in its loss
 PATHS_MAX = 64  # undocumented keys of one message that are counted by name
@@ -126,7 +128,7 @@ The function returns False for any other frame, or if the sink refuses the text.
 TextWriter = Callable[[str, int], list[bytes]]
 """A function (text, time in ns) that renders a piece of the open text block, as `SessionProjection.render` does.
 
-Its frames depend on nothing but text and time: a recorder also asks for some that nobody is sent.
+Its frames depend only on text and time, because a recorder also renders pieces that no client is sent.
 """
 
 
@@ -245,7 +247,7 @@ class Translator(ABC, Generic[Heard, Said]):
         return Step()
 
     def detach(self, state: SessionState) -> None:
-        """Forget this session: no link uses it any more."""
+        """Forget this session, which no link uses any more."""
 
     def on_delivered(self, batch: Batch) -> Step[Heard]:
         """Update the state after this batch was sent to the peer: it may begin or end a run of the peer."""
@@ -292,7 +294,7 @@ class MakeServer(Protocol):
 
 
 MakeClient = Callable[[Clock, NewId, Clock], Translator[Event, Command]]
-"""Factory of translators for links with a backend. Nobody can set the second clock, which is for waits."""
+"""Factory of translators for links with a backend. The second clock is monotonic, for waits."""
 
 
 class SessionProjection(Protocol):
@@ -347,7 +349,7 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         return not isinstance(self.from_canonical.entries[canonical].fidelity, Nothing)
 
     def can_read(self, frame: Frame) -> bool:
-        """Return True if a frame is a message of this direction, be it an unknown one."""
+        """Return True if a frame is a message of this direction, even one of an unknown type."""
         if self.unwrap is None:
             with suppress(*MALFORMED, PeerError):
                 message = self.codec.decode(frame)
@@ -499,7 +501,10 @@ LostTurn = Literal["ends", "kept", "reachable", "goes_on"]
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
-    """Everything that the gateway knows of a dialect. The fields without a default are all that a small one needs."""
+    """The record of a dialect: everything that the gateway knows about it.
+
+    A small dialect needs only the fields without a default.
+    """
 
     name: str
     generations: tuple[str, ...]
@@ -535,7 +540,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     stores_history: bool = False
     # A history that the server sends without a request contains tool calls, not only messages.
     tells_calls: bool = True
-    # The ext of a ResumeSession that brings a history from elsewhere into a conversation, if a server accepts one.
+    # The ext of a ResumeSession that adds items of another history to a conversation, if a server accepts such.
     takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
     # Servers list a session from its start, not only after its first message.
     lists_silent: bool = False
@@ -543,7 +548,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     renames_listed: bool = False
     # Inputs may have images, as `data:` URLs.
     takes_images: bool = False
-    # Why a server may not answer in time, and what to do: a part of that error.
+    # Why a server may not answer in time, and what to do: a part of the error's text.
     why_late: str = ""
     # Makes a reader that interprets a server's events without seeing the commands. Set if an answer's meaning
     # depends on its command.

@@ -1,11 +1,10 @@
-"""The two kinds of errors in dragoman, by who is to blame.
+"""The two types of errors in dragoman: of the user, and of a peer.
 
     DragomanError
     +-- ConfigError         the user's endpoint, option or file is wrong
     +-- PeerError           a peer broke its dialect; says whether its stream survives
 
-Every parser of the project raises PeerError and nothing else. The codes with which a dialect tells failures are in its
-vocabulary.py.
+Every parser of the project raises PeerError and nothing else. The error codes of each dialect are in its vocabulary.py.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dragoman.mappings.extras import raw, read_raw
 LINE_END = "  \n"  # clients may show text as markdown, where a newline without two spaces before it is a space
 ANSWER_FORM = "skip declines."
 SKIP, NONE = "skip", "none"  # words that a user types, also after a slash
-SPEC_SHOWN = 1_000  # characters of a form that nobody can fill in
+SPEC_SHOWN = 1_000  # characters that are shown of a form of an unknown kind
 
 
 class FormField(Struct, frozen=True, kw_only=True):
@@ -58,14 +58,14 @@ class Form:
         return raw(answer)
 
     def prompt(self, fault: str = "") -> str:
-        """Return the question of the current field, after what was wrong with the answer before."""
+        """Return the question of the current field, after the error text of the last answer, if any."""
         number = f" ({self._at + 1} of {len(self._fields)})" if len(self._fields) > 1 else ""
         reason = f"{self._event.reason}{LINE_END}" if self._event.reason else ""
         before = f"{fault}{LINE_END}" if fault else ""
         return f"{before}{reason}{self._fields[self._at].question}{number}{LINE_END}{ANSWER_FORM}"
 
     def take(self, text: str) -> str:
-        """Fill in the current field; return what is wrong with the answer, "" if nothing."""
+        """Fill in the current field; return the error text of an invalid answer, "" if it is valid."""
         field = self._fields[self._at]
         try:
             self._values[field.key] = field.read(text.strip())
@@ -82,7 +82,7 @@ class Form:
         return [field.typed(given.get(field.key)) for field in self._fields[self._at :]]
 
     def again(self, refused: InteractionInvalid) -> str:
-        """Go back to the first field that the backend refused; return what was wrong."""
+        """Go back to the first field that the backend refused; return its error text."""
         wrong = {error.field for error in refused.errors}
         self._at = next((i for i, field in enumerate(self._fields) if field.key in wrong), 0)
         faults = [f"{error.field}: {error.text}" if error.field else error.text for error in refused.errors]

@@ -2,8 +2,9 @@
 
     HANDLERS: Handlers[Content, [], None] = dict([handler(events.TextDelta, Content.text_delta)])
 
-`Handlers[S, P, R]` holds functions that take what they change, S, then the event, then the parameters P, and return R.
-mypy refuses a handler that does not take the type of its row. A handler may take several types: it has a row for each.
+`Handlers[S, P, R]` holds functions that take an object S to change, then the event, then the parameters P, and return
+R. mypy refuses a handler that does not take the type of its row. A handler may take several types: it has a row for
+each.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The gateway makes the words (gateway/session/wording.py), field by field for a form (forms.py). The question ends the
 run of these clients. The backend may send more events of the turn before the answer: smooth sends the tool call right
-after the question. A projection holds them back until the turn goes on. The words are part of the run that the client
-saw, but no store has them.
+after the question. A projection holds them back until the turn continues. The text of the question is a part of the run
+that the client saw, but no store has it.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     Calls       the requests of this side that wait for a response
     Replies     the requests of the peer, in the order in which they must be answered
 
-A peer that only answers needs Calls, a peer that only asks needs Replies. A dialect whose server asks its client gives
-both to each translator, and looks at `Envelope.kind` to tell which of them a message is for.
+A link whose peer only answers needs Calls, a link whose peer only asks needs Replies. A dialect whose server also asks
+its client gives both to each translator; `Envelope.kind` decides which of them a message is for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INVALID_PARAMS = -32602
 
 # The limits of unanswered calls and requests are not configurable, because mappings do not know the configuration. No
 # real peer comes near 1,024 requests, which take 0.4 MiB beside the content of their commands.
-WAITING_MAX = 1024  # calls: a peer that answers none of so many will not answer the next one
+WAITING_MAX = 1024  # calls without a response: a peer that answers none of them will not answer the next one
 PENDING_MAX = 1024  # requests of one peer without a reply: none may be left out, so the peer is disconnected
 
 TYPED_ANSWERS = (
@@ -77,7 +77,7 @@ class Calls(dict[str, T]):
 
     @property
     def full(self) -> bool:
-        """Return True if no further request may be sent before one is answered."""
+        """Return True if no further request may be sent until one is answered."""
         return len(self) >= WAITING_MAX
 
     def drain(self) -> list[T]:

@@ -1,4 +1,4 @@
-"""Counts of everything that a writer of a dialect could not express, by kind, field and reason, with a sample.
+"""Counts of content that a dialect could not express, by kind, field and reason, with a sample.
 
 Rules report a loss with `context.lose(...)`; the writer takes all losses once a batch. Rows and samples are bounded, so
 nothing that a peer sends makes the counts grow. The rules of commands need no other context: the `write` of a

@@ -39,8 +39,8 @@ class Exact(Struct, frozen=True):
 class Lossy(Struct, frozen=True):
     """The fidelity of a type that loses the listed fields.
 
-    `lost_by` returns those that count as lost with an item; by default it is all of them. The form of an item may keep
-    some, and others may reach the client in another way.
+    `lost_by` returns those that count as lost for one item, by default all of them. Some may be kept in the form of the
+    item, or reach the client in another way.
     """
 
     fields: tuple[str, ...]
@@ -161,7 +161,7 @@ class Rules(RuleTable, Generic[P, T]):
         return register
 
     def becomes(self, source: type, item: T, fidelity: Fidelity = EXACT) -> None:
-        """Declare that each `source` becomes this item, whatever else it says."""
+        """Declare that each `source` becomes this item, regardless of its fields."""
         items = (item,)
 
         def write_item(_source: object, /, *_args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:

@@ -3,9 +3,9 @@
 commands  the requests of a client to a backend
 events    the messages of a backend to its clients
 unions    Event and Command, the unions of all kinds, and Unmapped: a message with an unknown name
-facts     what is true of each kind of event
-values    the small parts of these
-state     a session, as it follows from its log
+facts     properties of each type of event
+values    the parts of events and commands
+state     the state of a session, which follows from its log
 """
 
 from dragoman.mappings.canonical import commands, events

@@ -28,7 +28,7 @@ class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
     ext: Ext | None = None
 
     def implies(self, _field: str) -> bool:
-        """Return True if other fields of this command already tell the backend the value of this field."""
+        """Return True if the backend gets the value of this field by other fields of the command."""
         return False
 
 
@@ -151,7 +151,7 @@ class AnswerOtp(CommandBase, frozen=True, kw_only=True):
 
 
 NO_VALUES = "`values` is needed unless `declined`"
-"""The text of the failure of an AnswerInteraction that answers the open question with nothing."""
+"""The text of the failure of an AnswerInteraction without values."""
 
 
 class AnswerInteraction(CommandBase, frozen=True, kw_only=True):
@@ -274,7 +274,7 @@ OpeningCommand = OpenSession | ResumeSession | GetSession
 Answer = AnswerApproval | AnswerInteraction
 """An answer to a question of a turn."""
 ANSWERS = (AnswerApproval, AnswerInteraction, AnswerOtp)
-"""Commands with what a backend asked the user for: the answer to a question, or a one-time code."""
+"""Commands that answer a request of the backend to the user: the answer to a question, or a one-time code."""
 
 STOPS = (CancelTurn, PauseTurn)
 """Commands that stop the agent in an open turn."""
@@ -288,7 +288,7 @@ CONFIGURATION = (*SETTINGS, GetCapabilities)
 
 
 def client_details(opening: OpenSession | ResumeSession) -> dict[str, Any]:
-    """Return the fields that an OpenSession and a ResumeSession share, but the session."""
+    """Return the fields that OpenSession and ResumeSession share, except `session`."""
     names = ("request", "agent", "user_name", "user_email", "supports", "metadata", "ext")
     return {name: getattr(opening, name) for name in names}
 

@@ -1,4 +1,4 @@
-"""Facts about each kind of event, as class attributes that sessions, recordings and projections read."""
+"""Properties of each type of event, as class attributes that sessions, recordings and projections read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dragoman.mappings.canonical.values import End, Ext, SessionSummary, Visibil
 
 
 class Facts(Struct, frozen=True, kw_only=True, gc=False):
-    """The facts about a kind of event, with their usual values."""
+    """The properties of a type of event, with their default values."""
 
     visibility: ClassVar[Visibility] = "public"
     streamed: ClassVar[bool] = False
@@ -18,8 +18,9 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     of_a_turn: ClassVar[bool] = False
     """True if the event belongs to a turn. It opens one if none is open."""
     comes_while_parked: ClassVar[bool] = False
-    """True if the event may come while its turn waits for an answer. Any other event of the turn, but ErrorReported
-    and the answers, closes the open question first.
+    """True if the event may come while its turn waits for an answer.
+
+    Any other event of the turn, except ErrorReported and the answers, closes the open question first.
     """
     answers: ClassVar[Literal["always", "by_request", "never"]] = "never"
     """Tells if the event answers a command: always, if it names its request, or never."""
@@ -28,10 +29,10 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     (docs/design.md, section 3), reports gaps and answers commands.
     """
     bookkeeping: ClassVar[bool] = False
-    """True if a client misses nothing without it: it only counts steps of the model, or clients request its content."""
+    """True if clients lose nothing without it: it only counts steps of the model, or they can request its content."""
 
     def implies(self, _field: str) -> bool:
-        """Return True if other fields or earlier events already tell clients the value of this field."""
+        """Return True if clients get the value of this field by other fields or by earlier events."""
         return False
 
 
@@ -42,7 +43,7 @@ class EventBase(Facts, frozen=True, kw_only=True, gc=False, omit_defaults=True, 
 
 
 class AnswerEvent(EventBase, frozen=True, kw_only=True):
-    """Base class of the answers that the gateway itself can give, in place of a backend whose dialect has none."""
+    """Base class of answers that the gateway itself can give if the backend's dialect does not have them."""
 
     answers = "always"
     gateway_adds = True

@@ -169,7 +169,7 @@ class OpenTurn(Struct, kw_only=True):
         return "".join(parts)
 
     def leaves_out(self, text: str) -> bool:
-        """Return True if `text` lacks words or signs of the visible text, and has the others in their order."""
+        """Return True if `text` lacks some words or signs of the turn's visible text, but has the others in order."""
         sent, text = self.text().strip(), text.strip()
         if sent.startswith(text) or sent.endswith(text):
             return False
@@ -265,8 +265,8 @@ class SessionState(Struct, kw_only=True):
     def newest_messages(self, end: int | None = None, passed: list[Item] | None = None) -> Iterator[Message]:
         """Yield the messages of `messages`, newest first; each message is built only when it is needed.
 
-        `end` is a number of items: only the messages among so many first items of the transcript are yielded. Calls,
-        results, thoughts and system messages before the next message are added to `passed`.
+        With `end`, only messages among the first `end` items of the transcript are yielded. Calls, results, thoughts
+        and system messages before the next message are added to `passed`.
         """
         blocks: list[Message] = []  # of one message, newest first
         later = 0 if end is None else len(self.transcript) - end

@@ -15,7 +15,7 @@ COUNT_MAX = (1 << 63) - 1
 """The largest count that every dialect can write."""
 
 Ext = dict[str, Raw]
-"""Documented fields of the source dialect without a canonical place: `"DIALECT.field"` -> JSON."""
+"""Documented fields of the source dialect without a canonical counterpart: `"DIALECT.field"` -> JSON."""
 
 UNBEGUN_TURN: Ext = {"gateway.unbegun": Raw(b"true")}
 """The `ext` of a ModelTurnStarted that the session adds to a turn that ended before its backend began it."""
@@ -141,7 +141,7 @@ def flatten(segments: Sequence[Segment]) -> str:
 
 
 def only_text(segments: Iterable[Segment]) -> bool:
-    """Return True if the segments say no more than their text."""
+    """Return True if all segments are typed text."""
     return {Text}.issuperset(map(type, segments))
 
 
@@ -151,7 +151,7 @@ def has_references(segments: Iterable[Segment]) -> bool:
 
 
 def why_empty(segments: Sequence[Segment]) -> str:
-    """Return the reason for which an input without text is refused."""
+    """Return the text of the refusal of an input without text."""
     has_unknown = any(isinstance(segment, UnknownSegment) for segment in segments)
     return "the input has only segments of unknown kinds" if has_unknown else "the input is empty"
 
@@ -224,7 +224,7 @@ def answers(items: Iterable[Item]) -> list[str]:
 
 
 def content_of(item: Item) -> tuple[type, str]:
-    """Return the type of an item and its text or call id: the same in all copies, whose ids and times may differ."""
+    """Return the type of an item and its text or call id, which are equal in all copies of it."""
     return type(item), item.text if isinstance(item, Message | Reasoning) else item.call
 
 

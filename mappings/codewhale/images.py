@@ -31,7 +31,10 @@ def as_image(segment: Segment) -> InlineImage | None:
 
 
 def refusal(segments: Sequence[Segment], *, takes_images: bool) -> Failure | None:
-    """Return why a server cannot be sent these attachments, or None. The server checks the data of each image."""
+    """Return the failure of an input whose attachments a server does not accept, or None.
+
+    The server itself checks the data of each image.
+    """
     images = [as_image(segment) for segment in attachments(segments)]
     if not all(images):
         return Failure(cause="unsupported", text=NOT_INLINE)

@@ -123,7 +123,7 @@ class Projection(Context):
         self.response_id = f"{self.session}:{self.turn}" if self.streams else f"{thread}:{self._bytes}"
 
     def _count_unseen(self, event: Event) -> None:
-        """Count an event that this client does not see, but no Gap with `context`: its next turn tells of that."""
+        """Count an event that this client does not see, except a Gap with `context`, which its next turn reports."""
         if isinstance(event, events.Gap) and event.context:
             return
         if type(event) in UNSEEN:

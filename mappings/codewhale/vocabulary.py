@@ -91,7 +91,7 @@ MODEL_WORDS: tuple[tuple[str, Cause], ...] = (
         )
     ),
 )
-"""Beginnings of an error's text -> the cause. They quote what the model's provider answered."""
+"""Beginnings of an error's text, which quote the response of the model's provider -> the cause."""
 
 REFUSED = re.compile(r"runtime API returned (\d{3}) ")
 CAUSE_OF_STATUS: dict[str, Cause] = {

@@ -34,7 +34,7 @@ NOT_READ_BY_SEED = f"servers of {SEED} ignore it"
 UNSHOWN_BY_SEED: frozenset[type] = frozenset(
     {events.ReasoningDelta, events.Preamble, events.InteractionRequired, events.InteractionInvalid}
 )
-"""Events that seed clients do not know; they are not sent to them. Interactions are asked in words instead."""
+"""Events that are not sent to seed clients, which do not know them. Interactions are asked in words instead."""
 
 CAUSE_OF_CODE: dict[str, Cause] = {
     "VALIDATION_ERROR": "invalid",

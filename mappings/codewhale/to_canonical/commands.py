@@ -24,7 +24,10 @@ TO_COMMAND = Rules[[], Command]("codewhale -> canonical commands")
 
 
 def _form(message: RequestBase, params: object = UNSET, thread: str = "", **more: object) -> Ext | None:
-    """Return the parts of a request's spelling that its command does not have; `thread` is the thread it names."""
+    """Return an ext with the spelling of a request, as far as its command does not have it.
+
+    `thread` is the thread it names.
+    """
     return keep(
         method=UNSET if message.method in message.spelling.methods[:1] else message.method,
         jsonrpc=UNSET if message.jsonrpc == "2.0" else (None if message.jsonrpc is UNSET else ""),

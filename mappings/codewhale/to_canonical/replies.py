@@ -110,13 +110,14 @@ class ReadThreadData(Struct, frozen=True, gc=False):
 
 
 UNSAID = ("queued", "in_progress", "canceled")
-"""The status of an item that is not over, that is a piece of a broken stream, or an input that the model never got."""
+"""The status values of items without a message: unfinished, from a broken stream, or an input that the model never got.
+"""
 
 TURN_META = "\n<turn_meta>\n", "\n</turn_meta>"
 """The borders of the text that a server adds to an input for the model: date, folder and permissions."""
 
 PROVENANCE = "Input provenance: "
-"""The line there that an input has which no user has typed."""
+"""The line in this text that marks an input which no user typed."""
 
 CHECKPOINT = "\n<!-- codewhale.compaction-checkpoint.v1 -->"
 """The end of a compaction's summary, which is an input in a forked thread."""

@@ -38,7 +38,7 @@ from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PeerCall
 
 SHOWN_MAX = 1_000
-"""Sessions that are remembered for one client; past the limit, `thread/read` of the oldest has no history.
+"""Maximum number of sessions that are remembered for one client. Above it, `thread/read` of the oldest has no history.
 
 Each takes 0.5 KB, and its transcript as well (16 MiB at most, `transcript_max`). `memory` does not count the transcript
 any more once the session itself is forgotten.
@@ -53,7 +53,10 @@ class ThreadCall(PeerCall, kw_only=True, eq=False):
 
 
 class Answers:
-    """The answers to one client; `generation` is the one that we speak. They show the sessions that were noted."""
+    """The answers to one client; `generation` is the one that we speak.
+
+    They are about the sessions given to `note_session`.
+    """
 
     def __init__(self, clock: Clock, generation: str) -> None:
         self._clock = clock
@@ -63,7 +66,10 @@ class Answers:
         self._facts = Capabilities(methods=[])  # facts about the backend
 
     def note_backend(self, backend: Dialect) -> None:
-        """Note what the backend can do, which `capabilities` tells; the seed generation knows no such facts."""
+        """Store the abilities of the backend for the answer to `capabilities`.
+
+        The seed generation does not report them.
+        """
         if self._generation != SEED:
             self._facts = Capabilities(
                 turn_image_inputs=backend.takes_images or UNSET,
@@ -81,7 +87,7 @@ class Answers:
         return known or next((state for state in self._sessions.values() if state.id == session), None)
 
     def note_params(self, ext: Ext | None) -> None:
-        """Note from a request whether the client was made for 0.10.2, whose servers need a param that others ignore."""
+        """Detect a client made for 0.10.2 by a param of its request that older servers ignore."""
         is_keyed = given(ext, "params", OperationKey, NO_KEY).operation_key is not None
         if self._generation == HEAD and (is_keyed or carried(ext, "allowed_tools") is not None):
             self._refuses_as = LATER
@@ -91,7 +97,7 @@ class Answers:
         command = call.command
         failure = getattr(item, "failure", None)
         if isinstance(command, commands.ShutdownBackend):
-            self._set_answer(call, results.Stopped())  # this client may leave, whatever the backend does
+            self._set_answer(call, results.Stopped())  # a client's shutdown always succeeds
         elif isinstance(command, commands.CancelTurn) and (failure is None or failure.cause in NOTHING_RAN):
             self._set_answer(call, results.Interrupted(thread_id=call.thread, interrupted=failure is None))
         elif failure is not None and command is not None:
@@ -120,7 +126,7 @@ class Answers:
         if (
             isinstance(command, commands.ResumeSession)
             and call.thread not in replies.public_ids(state.id, state.backend_ids)
-            and self._sessions.get(command.session) is not state  # by its id, or one that it had before
+            and self._sessions.get(command.session) is not state  # by its present id or a former one
         ):
             missing = Failure(cause="not_found", text=UNKNOWN_THREAD)
             self._set_answer(call, refusals.refusal(command, missing, call.thread, self._generation))

@@ -49,7 +49,7 @@ from dragoman.mappings.losses import Losses
 from dragoman.mappings.opening import LOST
 
 PROBE = 10.0
-"""Seconds between two looks whether an answer is due."""
+"""Seconds between two probes while an answer is due."""
 
 CONFIGURING = (commands.SetConfig, commands.UnsetConfig, commands.ReloadConfig)
 """Commands after which a server before 0.10.2 forgets all conversations (docs/dialects/codewhale.md, section 3)."""
@@ -57,7 +57,7 @@ CONFIGURING = (commands.SetConfig, commands.UnsetConfig, commands.ReloadConfig)
 NOT_RUNNING = Failure(cause="not_running", text="no turn is in progress")
 
 TOLD_IN_RESULTS = (events.GoalUpdated, events.GoalCleared, events.McpStartup)
-"""Events to take from the results of requests that are no turns."""
+"""Events that are taken from the results of requests other than turns."""
 
 UNANSWERABLE = (events.ApprovalRequested, events.InteractionRequired, events.RunStarted)
 """Events to ignore in the result of a turn: the turn is over, so they cannot be answered any more."""
@@ -106,7 +106,7 @@ class ClientTranslator(Translator[Event, Command]):
                 for answer in _answers(burst.items):
                     own = burst.request
                     if own == "null" and len(self._pending) == 1 and _is_error(answer):
-                        (own,) = self._pending  # a server that cannot read a request does not know its id
+                        (own,) = self._pending  # the only request: an error for an unreadable one has no id
                     self._take_answer(own, answer, step)
             elif self._turn is not None and self._turn.spoke and TEXT.issuperset(map(type, burst.items)):
                 _add(step, burst.items)
@@ -142,7 +142,7 @@ class ClientTranslator(Translator[Event, Command]):
         return step
 
     def unfinished_turn(self) -> str:
-        """Return our id of an input without an end: a server that forwards to another goes on with its turn."""
+        """Return our id of an input whose turn has not ended: behind another gateway the turn continues."""
         ours = (own for own, command in self._pending.items() if isinstance(command, commands.SubmitInput))
         return next(ours, self._abandoned)
 
@@ -186,7 +186,7 @@ class ClientTranslator(Translator[Event, Command]):
     # -- to the server ----------------------------------------------------------------------------------
 
     def _probe(self) -> Step[Event]:
-        """Write a blank line while an answer is due: a server that hangs at its end reads it, and is gone."""
+        """Write a blank line while an answer is due. A server that hangs at its exit ends when it reads a line."""
         return Step(frames=[b""] if self._pending else [], alarm=Alarm(PROBE, self._probe))
 
     def _find_refusal(self, command: Command) -> Failure | None:
@@ -253,7 +253,7 @@ class ClientTranslator(Translator[Event, Command]):
             step.losses.append(Loss(kind=type(item).__name__, why="a line outside of any turn"))
             return []
         if isinstance(item, events.TurnResult):
-            return []  # this line comes after a failure too; only the answer says how the turn ended
+            return []  # this line also comes after a failure; only the answer has the end of the turn
         if turn.early is not None and isinstance(item, events.ModelTurnStarted | events.TextDelta):
             self._write_commands([turn.early], step)  # a server ignores the interrupt of a turn that it has not begun
         if isinstance(item, events.ModelTurnStarted):
@@ -315,7 +315,7 @@ class ClientTranslator(Translator[Event, Command]):
             if isinstance(item, UNANSWERABLE):
                 step.losses.append(Loss(kind=type(item).__name__, why="nothing waits for the answer"))
             elif isinstance(item, events.ErrorReported) and item.text == LOST and self._opening.resumes_context:
-                told.append(events.Gap(text=LOST, context=True))  # another gateway tells it in this form
+                told.append(events.Gap(text=LOST, context=True))  # another gateway reports it in this form
             elif not (isinstance(item, events.TextDelta) and turn.spoke):
                 told.append(plain(item))
         if told and not turn.started:
@@ -339,7 +339,7 @@ def _answers(items: Sequence[Event]) -> Iterator[Sequence[Any]]:
 
 
 def _must_be_repeated(items: Sequence[Any]) -> bool:
-    """Return True if the server refused an input only because it had unloaded the thread; it has loaded that now."""
+    """Return True if the server refused an input only because it had unloaded the thread, which is loaded now."""
     return _is_error(items) and UNLOADED in items[-1].failure.text
 
 

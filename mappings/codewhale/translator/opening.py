@@ -59,25 +59,25 @@ class Opening(SessionOpening):
         self.serves_others = False
         """True if other processes end with this server."""
         self._knows_folders = False  # of the threads that it resumes
-        self._has_context = False  # the model was told something in this thread
+        self._has_context = False  # an input was sent in this thread
         self._known = ""  # the thread id on the previous server
         self._cwd = ""
         self._unplaced: commands.ResumeSession | None = None  # the resume without our folder, while it can be repeated
 
     def note_server(self, server: Capabilities) -> None:
-        """Note what the server knows of a thread that it resumes, and if others end with it."""
+        """Note whether the server stores the folder and context of a thread, and whether others end with it."""
         self.resumes_context, self.serves_others = server.resumes_context, server.owns_threads
         self._knows_folders = server.knows_folders
 
     def note_input(self) -> None:
-        """Note an input: from now on the model knows something of the conversation."""
+        """Note that an input was sent, so that the model has a context."""
         self._has_context = True
 
     @property
     def is_replaceable(self) -> bool:
         """True if another server process would know the thread as well as this one.
 
-        A 0.10.2 cannot resume a thread in which nothing was said; an older server has lost nothing with it.
+        A 0.10.2 cannot resume a thread without inputs; with an older server nothing is lost then.
         """
         return not self.serves_others and (not self.session or self.resumes_context is self._has_context)
 
@@ -93,7 +93,10 @@ class Opening(SessionOpening):
         return self._ask(self._placed(commands.ResumeSession(session=self._known))) if self._known else []
 
     def take_answer(self, command: Command, event: Event) -> tuple[list[Command], list[Event]]:
-        """Take a thread as open that the server cannot show, if it takes inputs for it."""
+        """Handle the answer to a command.
+
+        A thread that the server cannot show counts as open if the server accepts inputs for it.
+        """
         failure = event.failure if command is self._asked and isinstance(event, Reply) else None
         if isinstance(command, commands.ResumeSession | commands.GetSession) and _takes_inputs(command, failure):
             thread = given(command.ext, "thread_id", str, thread_id(command.session))
@@ -147,7 +150,7 @@ class Opening(SessionOpening):
     def _placed(self, command: commands.ResumeSession) -> commands.ResumeSession:
         """Add the folder to a resume: without it the server uses its own (docs/dialects/codewhale.md, section 2.3).
 
-        A server that knows the folder refuses another. A gateway does not know it if its backend does not.
+        A server that stores the folder refuses another one. A gateway does not know the folder if its backend does not.
         """
         self._unplaced = None
         if not self._cwd or self._knows_folders:

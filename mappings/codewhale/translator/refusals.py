@@ -91,7 +91,7 @@ def refusal(command: Command, failure: Failure, thread: str, generation: str) ->
         return _no_thread(thread)
     found = _unknown_thread(command, failure, thread, generation) if unknown else None
     if found is not None:
-        return found  # also if the backend refused with a result: it may be that of the resume before the command
+        return found  # also if the backend refused with a result, which may be that of the resume before the command
     result = carried(failure.ext, "result")
     if result is not None:
         return typed(result)

@@ -128,7 +128,10 @@ class ServerTranslator(Translator[Command, Event]):
         return self._advance_in_turn(step)
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
-        """Write the answer to the request that asked for this session; a request that only names it gets none here."""
+        """Write the answer to the request that asked for this session.
+
+        A request that only names the session is not answered here.
+        """
         self._answers.note_session(state)
         call = self._replies.waiting.pop(request, None)
         if call is None:

@@ -351,7 +351,7 @@ OF_MEMBER = {
     "cwd": "path string",
     "path": "path string",
 }
-"""Params that the real parser expects in words of their own."""
+"""Params for which the real parser's error text names the expected type in its own way."""
 
 OF_ITEM = {"images": "struct RuntimeImageInput"}
 """Lists of objects among the params -> what the real parser expects of each item."""

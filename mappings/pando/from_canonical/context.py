@@ -86,7 +86,7 @@ class Context(Losses):
         return first
 
     def take_error(self, error: events.ErrorReported | None, shown: str | None = None) -> None:
-        """Replace the last error of the turn; count the one before as lost, unless it is `shown` as a text."""
+        """Replace the last error of the turn; count the previous one as lost, unless its text is `shown`."""
         if self.error is not None and self.error.text != shown:
             self.lose(self.error, why="pando tells only the error for which a turn fails")
         self.error = error

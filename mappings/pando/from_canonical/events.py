@@ -94,7 +94,7 @@ def text_delta(event: events.TextDelta, context: Context) -> Messages:
 
 
 def _begun(context: Context) -> Messages:
-    """Return `llm.start` if the turn has none yet: it began before the gateway heard of it, or the model never did."""
+    """Return `llm.start` if it was not written for this turn, whose start was missed or never came."""
     return () if context.has_begun else model_turn_started(events.ModelTurnStarted(), context)
 
 

@@ -26,7 +26,7 @@ from dragoman.mappings.rfc3339 import NS
 
 T = TypeVar("T")
 
-SESSIONS_MAX = 10_000  # rows of a list: as many as the gateway keeps of sessions that nobody uses
+SESSIONS_MAX = 10_000  # rows of a list: as many as the gateway keeps of unused sessions
 MESSAGES_MAX = 20_000  # rows of a history: 5 to 10 us each until clients are shown them, all in one step
 
 
@@ -130,7 +130,10 @@ def stored_rows(result: Raw | UnsetType) -> tuple[Message, ...] | None:
 
 
 def _behind(before: int, own: int) -> int:
-    """Return the time of a row (ns), which is `own` in the store, 0 if unknown; `before` is that of the row before."""
+    """Return the time (ns) of a row that the store gives as `own`, 0 if unknown.
+
+    `before` is the time of the previous row.
+    """
     is_same_second = own > 0 and own % NS == 0 and own <= before < own + NS
     return before + NS // 1000 if is_same_second else own
 

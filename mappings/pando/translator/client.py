@@ -2,8 +2,8 @@
 
 One link carries all sessions of the primary: bursts and commands name a session by the primary's own id. Replies are
 matched by request id. A primary does not repeat earlier publications. So we ask for its sessions when the link begins,
-and when another instance takes its place. Of the runs of a secondary, which writes to the store of the primary, only
-these writes are published, without what they changed. So we ask again when they pause.
+and when another instance replaces it. A secondary writes its runs to the store of the primary. Of these, only the fact
+of each write is published. So we read the store again when the writes pause.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ CHANGED_QUIET = 2.0
 """Seconds without a further change before the store is read: an answer that is being written is incomplete."""
 
 READ_AT_ONCE = 32
-"""Calls for messages that the translator itself makes at once: with thousands of sessions, clients' calls need room."""
+"""Maximum number of the translator's own calls for messages at one time: with thousands of sessions, clients' calls
+need room.
+"""
 
 NAME_MAX = 1_024
 """Characters of a session's id; real ones have fewer than 100."""
@@ -141,7 +143,7 @@ class HistoryReads:
     def __init__(self) -> None:
         self.calls: set[str] = set()
         self._opening = OrderedDict[str, None]()
-        self._again = OrderedDict[str, bool]()  # session -> True if it is left out unless it is at rest then
+        self._again = OrderedDict[str, bool]()  # session -> True if it is only read while it is at rest
 
     @property
     def room(self) -> int:
@@ -153,12 +155,12 @@ class HistoryReads:
         self._opening[session] = None
 
     def read_again(self, session: str, *, only_at_rest: bool = False) -> None:
-        """Read a session whose clients have a history already."""
+        """Read a session whose clients have a history already; with `only_at_rest`, only if it is at rest then."""
         if session not in self._opening:
             self._again[session] = only_at_rest and self._again.get(session, True)
 
     def take_next(self) -> tuple[str, bool] | None:
-        """Remove and return the next session, and whether it must be at rest; None if there is none or no room."""
+        """Remove and return the next session, and True if it must be at rest; None if there is none or no room."""
         if self.room <= 0 or not (self._opening or self._again):
             return None
         return (self._opening.popitem(last=False)[0], False) if self._opening else self._again.popitem(last=False)
@@ -325,7 +327,7 @@ class ClientTranslator(Translator[Event, Command]):
         """Reset the state and ask for all sessions if another instance is now the primary."""
         if not instance:
             return
-        is_asked, self._opened = self._opened, False  # after `opened` all questions have been sent already
+        is_asked, self._opened = self._opened, False  # after `opened` all requests have been sent already
         known, self._instance = self._instance, instance
         if known in ("", instance):
             return

@@ -1,7 +1,7 @@
 """Follow one session of a primary: keep its events in order, and pass them to its turn (followed_turn.py).
 
 An event is held while it is not known to which run it belongs. The answer to an input of ours and the list of messages
-tell that, and both come on the other connection. Then the held events are passed on in their order, up to the first one
+show that, and both come on the other connection. Then the held events are passed on in their order, up to the first one
 that must wait for something else.
 """
 
@@ -34,7 +34,7 @@ class FollowedSession:
 
     @property
     def is_at_rest(self) -> bool:
-        """True if it waits for nothing that the time ends, and holds no event."""
+        """True if the session has no open turn, no held event and no call to wait for."""
         return not (self.turn.is_open or self.list_call.wanted or self.held or self.input.waits or self.turn.cause)
 
     def note_input(self, text: str) -> None:
@@ -75,7 +75,7 @@ class FollowedSession:
         return True
 
     def pass_on(self, held: Sequence[HeldEvent], now: int, step: Step[Event]) -> None:
-        """Act on events that were held, in their order."""
+        """Pass events that were held to the turn, in their order."""
         for burst, event in held:
             if items := self.take_event(event, now, step):
                 step.bursts.append(replace(burst, items=items, request=""))

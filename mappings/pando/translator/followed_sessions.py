@@ -1,7 +1,7 @@
 """Decide which sessions of a primary are followed, and which of them are checked and asked for next.
 
-What the primary tells of a session is passed to its state (followed_session.py), and the events that follow from it
-are added to a step.
+Each publication about a session is passed to the session's state (followed_session.py), and the events that follow from
+it are added to a step.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dragoman.mappings.pando.wire.values import nanoseconds
 FOLLOWED_MAX = 2_048
 """Sessions of one primary that are followed without a client; past the limit the oldest is removed.
 
-That is twice what the gateway holds of them (gateway/backends/unused.py). Only those that wait for something are
-looked at once a second; if all of them have an open turn, that takes 0.1 s of CPU, in parts.
+That is twice what the gateway holds of them (gateway/backends/unused.py). Only sessions that are not at rest are
+checked once a second. If all of them have an open turn, that takes 0.1 s of CPU, in parts.
 """
 OLDEST = 8  # sessions among which the removed one has no open turn, if possible
 
@@ -112,9 +112,9 @@ class FollowedSessions(dict[str, FollowedSession]):
             following.note_reconnected(now)
 
     def touch_active(self, most: int) -> list[tuple[str, FollowedSession]]:
-        """Return the next sessions that are not at rest, and mark them for the next `take_wanting`.
+        """Return at most `most` further sessions that are not at rest, and mark them for the next `take_wanting`.
 
-        At most so many are looked at. After all of them (`all_checked`) it starts again.
+        After all of them (`all_checked`) it starts again.
         """
         if self.all_checked:
             self._unchecked, self._active = deque(self._active), {}
@@ -131,9 +131,9 @@ class FollowedSessions(dict[str, FollowedSession]):
         return not self._unchecked
 
     def take_wanting(self, most: int) -> list[str]:
-        """Return the next sessions whose messages must be asked for, at most so many, and mark them as asked.
+        """Return at most `most` further sessions whose messages must be requested, and mark them as requested.
 
-        Only those are looked at that were followed or touched since they were looked at last.
+        Only sessions that were followed or touched since their last check are checked.
         """
         wanting: list[str] = []
         while self._touched and len(wanting) < most:
@@ -176,7 +176,7 @@ class FollowedSessions(dict[str, FollowedSession]):
         before = following.turn.guesses
         items = following.take_list(messages, now)
         if messages is not None and any(isinstance(item, events.Gap) for item in items):
-            items.append(following.history(messages))  # the store is right
+            items.append(following.history(messages))  # the store is authoritative
         if items:
             step.bursts.append(Burst(items=items, session=session))
         if following.turn.guesses > before:
@@ -193,14 +193,17 @@ class FollowedSessions(dict[str, FollowedSession]):
         following.release_held(now, step)
 
     def check_times(self, most: int, now: int, step: Step[Event]) -> None:
-        """End the waits that are over at `now` (ns), in at most `most` further sessions."""
+        """End the deadlines that have passed at `now` (ns), in at most `most` further sessions."""
         for session, following in self.touch_active(most):
             if items := following.turn.check_time(now):
                 step.bursts.append(Burst(items=items, session=session))
             following.release_held(now, step)
 
     def note_lost(self, command: commands.SubmitInput, now: int, step: Step[Event]) -> None:
-        """Forget an input whose answer was lost. Its client was told so: if it runs, it counts as another client's."""
+        """Forget an input whose answer was lost, which its client was told.
+
+        If the input runs, it counts as another client's.
+        """
         self.note_refusal(command)
         self.note_answer(command.session, now, step)
 

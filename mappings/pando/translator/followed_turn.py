@@ -15,8 +15,8 @@ an event does depends on the state of the turn:
     silence           -                        wants the list                    NONE after ANSWER_DEADLINE
     another primary   -                        LOST                              LOST
 
-A LOST turn fails with the next event, or with the next check of time. Events are held while it is not known whose they
-are: until our own input is answered, or until the list has the input of a run that none of our clients asked for
+A LOST turn fails with the next event, or with the next check of time. Events are held while their run is not known:
+until our own input is answered, or until the list has the input of a run that none of our clients asked for
 (run_input.py).
 
 Two equal lists with a silence between them show the end of a turn. After a `session.update` a run of ours is probably
@@ -70,9 +70,9 @@ class Turn(Enum):
     NONE = auto()
     RUNNING = auto()
     ENDING = auto()
-    """Its end was published. It ends when its list has come."""
+    """The end of the turn was published. The turn ends when its list has come."""
     LOST = auto()
-    """Its primary was replaced by another."""
+    """The primary of the turn was replaced by another one."""
 
 
 class Interrupt(Struct):
@@ -83,7 +83,7 @@ class Interrupt(Struct):
     updated: bool = False
 
     def call(self) -> None:
-        """Start again: the primary is asked to interrupt the run."""
+        """Note that the primary was asked to interrupt the run."""
         self.called, self.accepted, self.updated = True, False, False
 
     def forget(self) -> None:
@@ -196,7 +196,7 @@ class FollowedTurn:
 
     def _note_end(self, usage: Usage | None, now: int) -> None:
         """Note that the turn is over; it ends when its list has come."""
-        if self.state is Turn.RUNNING:  # if we connected after the turn, there is nothing to end
+        if self.state is Turn.RUNNING:  # we may have connected after the turn
             self.state, self._usage, self._published_at = Turn.ENDING, usage, now
             self._list_call.want()
 
@@ -317,7 +317,7 @@ class FollowedTurn:
         self._silence.note_reconnected(now)
 
     def lose(self) -> None:
-        """Note that another primary is there: an open turn will get no end."""
+        """Note that the primary was replaced, so an open turn will get no end."""
         if self.is_open:
             self.state = Turn.LOST
 

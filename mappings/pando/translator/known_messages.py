@@ -1,4 +1,4 @@
-"""The messages of one session that we know, from our inputs or from publications (docs/translation.md, rule 4.7).
+"""The known messages of one session, from our inputs or from publications (docs/translation.md, rule 4.7).
 
 A list of the primary's store is compared with them. A user's message is new if its id is unknown and no client of ours
 sent its text.
@@ -105,7 +105,7 @@ class KnownMessages:
         return [events.MessageAppended(message=replace(m, segments=(Text(text=m.text),))) for m in found]
 
     def missing_events(self, listed: tuple[Message, ...], input: RunInput, output: StreamedOutput) -> list[Event]:
-        """Return events for what the store has of a turn and was not published, or a gap if the two differ.
+        """Return events for the content of a turn in the store that was not published, or a Gap if the two differ.
 
         See docs/translation.md, rule 3.7.
         """
@@ -231,7 +231,7 @@ def has_results(rows: Sequence[Message]) -> bool:
 
 def _answer_to(listed: tuple[Message, ...], input: int) -> str:
     """Return the stored text of the run that the message at the index `input` began."""
-    behind = map(listed.__getitem__, range(input + 1, len(listed)))  # no copy: each of many inputs is looked at
+    behind = map(listed.__getitem__, range(input + 1, len(listed)))  # no copy: there may be many inputs
     return "".join(one.text for one in takewhile(lambda one: one.role != "user", behind))
 
 

@@ -80,12 +80,12 @@ class StreamedOutput:
         self.at = now
 
     def accept_unchecked(self, now: int) -> None:
-        """Note that the output in doubt is taken as that of this turn, because the store does not answer."""
+        """Assign the output in doubt to this turn, because the store does not answer."""
         self.note_time(now)
         self.unfinished.clear()
 
     def go_on(self, now: int) -> None:
-        """Note that the output in doubt is of this turn; the stream of a call without its whole input broke."""
+        """Assign the output in doubt to this turn, and drop a call whose stream broke inside its input."""
         self.note_time(now)
         if self.unfinished:
             self.drop_calls()
@@ -146,7 +146,7 @@ class StreamedOutput:
         return [started]
 
     def _finish_call(self, event: events.ToolCallFinished) -> list[Event]:
-        """Return the events of a result; a hidden call whose id an earlier call had is told first."""
+        """Return the events of a result. If a hidden call has the id of an earlier call, first begin it."""
         hidden = event.call not in self.calls
         self.latest_call.is_hidden, self.ends_in_result = hidden, True
         arguments = self.calls.pop(event.call, "")

@@ -1,4 +1,4 @@
-"""The input that began the run of one session, and what must be known of it before the run can be passed on.
+"""The input that began the run of one session, which must be known before the events of the run are passed on.
 
 Publications wait until an input of ours is answered: the run that they belong to may be another client's. Released
 primaries never publish their users' input, so the list is read for it when a run begins that no client of ours asked
@@ -54,7 +54,7 @@ class RunInput:
         self.held = 0
         """The number of events that were held when an input of ours was sent: they belong to runs before it."""
         self._submitting = 0  # inputs of ours that have no answer
-        self._learning: int | None = None  # ns: since when we ask for it
+        self._learning: int | None = None  # ns: the time since which it is asked for
         self._is_known = False  # it was published, or was asked for
 
     @property
@@ -68,7 +68,7 @@ class RunInput:
         return self._learning is not None
 
     def submit(self, held: int = 0) -> None:
-        """Note an input of ours that is sent while so many events are held."""
+        """Note an input of ours that is sent while `held` events are held."""
         self._submitting += 1
         self.held = held
 
@@ -83,20 +83,20 @@ class RunInput:
             self.doubt(now)
 
     def doubt(self, now: int) -> None:
-        """Ask whether it is still the input of this run, unless it is asked for."""
+        """Ask for the input, unless it is asked for: the output may belong to another run."""
         if self._learning is None:
             self._learning = now
             self._list_call.want()
 
     def stop_learning(self) -> bool:
-        """Stop waiting for the input; return True if it was waited for."""
+        """Stop waiting for the input; return True if it was awaited."""
         if self._learning is None:
             return False
         self._learning, self._is_known = None, True
         return True
 
     def check_time(self, now: int) -> bool:
-        """Stop waiting for the input after a while; return True if it was waited for until now."""
+        """Stop waiting for the input after LEARN_MAX; return True if that ended the wait now."""
         return self._learning is not None and now - self._learning >= LEARN_MAX * NS and self.stop_learning()
 
     def publish(self, message: Message) -> None:

@@ -4,7 +4,8 @@ A released primary updates the session when the model has ended its answer, righ
 without that a call does not run: the model still writes, or its stream broke, which no primary publishes. An
 update that came before the results of some calls was not for a later call.
 
-With most model providers it publishes a call only when the call has ended. Then these signs tell that the run goes on:
+With most model providers it publishes a call only when the call has ended. Then these signs show that the run
+continues:
 
     last row of the store     last publication                    so                               allowed
     answer, all published     session.update after the answer     its calls run                    TOOL_MAX
@@ -75,7 +76,7 @@ class Silence:
         return self._severed_at >= published_at
 
     def end_reconnect(self, now: int) -> None:
-        """Note that the turn goes on; after a while nothing was missed before the subscription."""
+        """Note that the turn continues. UPDATE_QUIET after the reconnect, no event can be missed any more."""
         if now - self._severed_at >= UPDATE_QUIET * NS:
             self._severed_at = -1
 

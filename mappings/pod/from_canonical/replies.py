@@ -61,7 +61,7 @@ def rotation(state: SessionState, at: int) -> wire.SegmentRotated:
 
 
 def snapshot_line(state: SessionState) -> bytes:
-    """Return the session as a snapshot; what was not rendered in slices is rendered now."""
+    """Return the session as a snapshot. Render the part that was not rendered in slices."""
     for _size in render_snapshot(state):
         pass
     return state.rendered[KEY].frame
@@ -176,7 +176,7 @@ class _SnapshotWriter:
         return self._line.end(wire.Snapshot.Data(entries=[], greeting=greeting(state.backend), status=state.status))
 
     def _further_items(self, items: Sequence[Item]) -> Sequence[Item] | None:
-        """Return the items after the last one that is written; None if that is not among them any more."""
+        """Return the items after the last written one; None if that one was removed."""
         if self._last is None:
             return items
         for place in range(len(items), 0, -1):
@@ -196,7 +196,10 @@ def _own_entries(state: SessionState) -> list[Raw]:
 
 
 def _begins_with(transcript: Sequence[Item], beginning: Sequence[Item]) -> bool:
-    """Return True if the transcript begins so. Ids and times are ignored, because the session adds them."""
+    """Return True if `transcript` begins with the items of `beginning`.
+
+    Ids and times are ignored, because the session adds them.
+    """
     if len(transcript) < len(beginning):
         return False
     return all(map(eq, map(content_of, transcript), map(content_of, beginning)))

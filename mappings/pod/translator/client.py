@@ -140,7 +140,7 @@ class ClientTranslator(Translator[Event, Command]):
     # -- from the server: content of a pod that is not running ------------------------------------------
 
     def _await_status(self, items: Sequence[Event], step: Step[Event]) -> None:
-        """Ask to be called after a silence, if content came after the last status: it has opened a turn."""
+        """Start a timer for a silence, if content after the last status has opened a turn."""
         for item in reversed(items):
             if type(item) is events.StatusChanged:
                 return
@@ -150,7 +150,7 @@ class ClientTranslator(Translator[Event, Command]):
                 return
 
     def _end_late(self) -> Step[Event]:
-        """Tell the status of the pod again: a pod knows best whether it runs."""
+        """Emit the last status of the pod again, which ends a turn that late content has opened."""
         if not self._is_late:
             return Step()
         self._is_late = False
@@ -169,7 +169,7 @@ class ClientTranslator(Translator[Event, Command]):
         began, count = self._summary
         begins = event.items[0].at if event.items and event.compacted else 0
         if event.rotated and begins and begins == began and len(event.items) > count:
-            # No compaction: a gateway tells the same segment again, with runs that it has not told.
+            # Not a compaction: a gateway sends the same segment again, with runs that it has not sent before.
             return (structs.replace(event, runs=(PastRun(first=count, last=len(event.items)),)),)
         self._summary = begins, event.runs[0].first if event.runs else len(event.items)
         return (event,)

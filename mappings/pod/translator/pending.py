@@ -53,7 +53,7 @@ class PendingMethods(Struct):
         segments = command.segments if isinstance(command, commands.SubmitInput) else ()
         is_running = running and kind in commands.STOPS
         if kind in commands.STOPS and not running and commands.SubmitInput not in {one.kind for one in self.entries}:
-            self.late = 0  # the next error is right for it, whichever stop that is about
+            self.late = 0  # the next error answers this stop, even if the pod means another one
         self.entries.append(PendingMethod(request=command.request, kind=kind, segments=segments, running=is_running))
 
     def take_oldest(self, *kinds: type) -> PendingMethod | None:

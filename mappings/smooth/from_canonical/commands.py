@@ -60,7 +60,7 @@ def resume_session(command: commands.ResumeSession, _context: Losses) -> Message
 
 
 def changes_conversation(command: commands.ResumeSession, opening: commands.OpenSession | None) -> bool:
-    """Return True if a create tells the server more than the one before: credentials, an agent, a user, further forms.
+    """Return True if a create has facts that the one before did not have: credentials, an agent, a user, further forms.
 
     A client does not change the agent of a conversation that a client of another dialect opened.
     """

@@ -215,7 +215,7 @@ TOLD_CAUSES = frozenset(cause for cause, code in CODE_OF_CAUSE.items() if cause_
 
 
 def _lost_at_end(event: events.TurnEnded) -> tuple[str, ...]:
-    """Return the fields that the terminal message of a turn has no place for."""
+    """Return the fields for which the terminal message of a turn has no field."""
     if event.end in ANSWERED:
         return ("end",)
     lost = ("usage",) if event.end in ("failed", "cancelled") else ("end", "usage")

@@ -8,7 +8,7 @@ an event is:
     a turn that runs              are of the turn; a TurnEnded, or an error, ends it
     an input of ours              are of its turn, which the first one begins; an error refuses the input
     another command of ours       answer it, if they are a Reply, an error, a Pong or the verdict on an answer
-    a turn of an earlier          are lost, except its end: that answers our cancel, for which nobody waits
+    a turn of an earlier          are lost, except its end: that answers our own cancel
     connection, now cancelled
     a turn that is over           are lost
     nothing that we know          are of another client's turn, or lost while a turn of ours runs
@@ -128,7 +128,7 @@ class ClientTranslator(Translator[Event, Command]):
         return step
 
     def unfinished_turn(self) -> str:
-        """Return our id of an input that was written and has no end: some servers go on with its turn."""
+        """Return our id of an input whose turn has not ended: some servers continue the turn."""
         ours = [own for own, request in self._turns.items() if own != request]
         ours += [own for own, command in self._pending.items() if isinstance(command, commands.SubmitInput)]
         return ours[-1] if ours else self._abandoned
@@ -184,7 +184,7 @@ class ClientTranslator(Translator[Event, Command]):
     # -- from the server --------------------------------------------------------------------------------
 
     def _end_unread(self, frame: Frame, step: Step[Event]) -> None:
-        """End the turn or refuse the command whose last frame cannot be read: no other frame will end it."""
+        """End the turn, or refuse the command, whose last frame cannot be read, because no other frame will end it."""
         try:
             head = HEAD.decode(frame)  # type: ignore[arg-type]  # other frames raise
         except MALFORMED:
@@ -201,7 +201,9 @@ class ClientTranslator(Translator[Event, Command]):
             step.bursts.append(self._place_burst(Burst(items=[event], request=own), step))
 
     def _place_burst(self, burst: Burst[Event], step: Step[Event]) -> Burst[Event]:
-        """Return the burst under the request for which our id stands, with its events as the table above says."""
+        """Return the burst under the request for which our id stands, with its events handled as the module's table
+        says.
+        """
         own = burst.request
         request = self._turns.get(own)
         if request is not None and TEXT.issuperset(map(type, burst.items)):  # the hot path
@@ -219,10 +221,7 @@ class ClientTranslator(Translator[Event, Command]):
     # -- the turn that an id names ----------------------------------------------------------------------
 
     def _admit_first(self, own: str, event: Event, items: list[Event], step: Step[Event]) -> Event | None:
-        """Return an event whose id names no turn yet, None if it is dropped. Begin the turn if it is the first of one.
-
-        A 202, or any other event of the turn, accepts our input; but one cancelled before a 202 is not stored.
-        """
+        """Return an event whose id names no turn yet, None if it is dropped. Begin a turn with its first event."""
         if self._answers_cancel(own, event):
             return None
         command = self._pending.get(own)

@@ -2,8 +2,8 @@
 
 After a lost connection we send `get_session` with the old id. If the server does not know that id, we send `create`
 with the conversationId. If the server then returns another conversation, the history is lost, and clients get a Gap
-(docs/translation.md, rule 3.15). A conversation in which nothing was said has no history: the server in Rust stores it
-with its first message.
+(docs/translation.md, rule 3.15). A conversation without messages has no history: the server in Rust stores it with its
+first message.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Opening(SessionOpening):
     def __init__(self) -> None:
         super().__init__()
         self._conversation = ""
-        self._has_context = False  # something was said in that conversation, as far as we know
-        self._turn_session = ""  # where the last input went: the server asks and is answered there
+        self._has_context = False  # the conversation has a message, as far as we know
+        self._turn_session = ""  # the session of the last input, in which the server asks its questions
 
     def resume(self, state: SessionState) -> list[Command]:
         """Return the commands for a new connection: none for a session that was never opened."""

@@ -63,7 +63,7 @@ class ServerTranslator(Translator[Command, Event]):
         self._pending: dict[str, PendingReply] = {}
         self._turn: commands.SubmitInput | None = None
         self._supports: tuple[str, ...] = ()  # no set: each takes 216 bytes
-        self._claimed = False  # the client itself said which forms it can show
+        self._claimed = False  # the client declared its forms
         self._may_know_skills = True  # False if the backend is no smooth server
 
     @property
@@ -73,7 +73,7 @@ class ServerTranslator(Translator[Command, Event]):
         return " ".join([*unshown, SEED] if self._seed else unshown)
 
     def note_backend(self, backend: Dialect) -> None:
-        """Note if the backend may know the skill that an input names."""
+        """Note whether the backend may know the skills that inputs name."""
         self._may_know_skills = backend.name == "smooth"
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
@@ -318,7 +318,8 @@ def _known_forms(supports: Sequence[str] | None) -> tuple[str, ...]:
 def _shorter(page: events.HistorySnapshot) -> events.HistorySnapshot | None:
     """Return the newer half of a page that is too large for clients, with the cursor of the older half.
 
-    The text of a single message is cut, so that the client can go on to the messages before it. None: that is no help.
+    The text of a single message is cut, so that the client can go on to the messages before it. None if that does not
+    help.
     """
     if len(page.items) < 2:
         cut = [_cut(item) for item in page.items if isinstance(item, Message) and len(item.text) > PIECE]

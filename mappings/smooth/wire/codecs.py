@@ -86,7 +86,10 @@ def _mirrors(value: JsonObject, kind: str) -> None:
 
 
 def _errors(value: JsonObject, data: JsonObject) -> None:
-    """Rewrite the error in both places as a code and a text; without any, it is made of the `message` of the frame."""
+    """Rewrite the error in the frame and in `data` as a code and a text.
+
+    Without an error, use the `message` of the frame.
+    """
     told = [place for place in (value, data) if place.get("error") is not None]
     for place in told:
         place["error"] = _error(place["error"])
@@ -176,7 +179,7 @@ def _drop_unless(value: JsonObject, key: str, *kinds: type) -> None:
 
 
 def _set_aside(value: JsonObject, key: str, bad: object) -> None:
-    """Move what has a wrong type, unless it is empty, to a key that is counted and removed as an undocumented one."""
+    """Move a value of a wrong type to a key that is then counted and removed as undocumented; drop an empty one."""
     if bad:
         value[f"{key} of a wrong type"] = bad
 
