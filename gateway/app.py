@@ -141,9 +141,10 @@ class App:
         self.ready = asyncio.Event()  # set once every listener accepts clients
 
     async def run(self, listening: Listening = do_nothing, meanwhile: Meanwhile = _change_nothing) -> None:
-        """Serve until `stop` is set. `listening` is called with each bound endpoint. `meanwhile` ends before the drain.
+        """Serve until `stop` is set.
 
-        Raise OSError if one cannot be bound, and the error of `fail` or of the client that started this process.
+        `listening` is called with each bound endpoint. `meanwhile` ends before the drain. Raise OSError if an endpoint
+        cannot be bound. Raise the error given to `fail`, or the fault of the client that started this process.
         """
         self._recordings.open()
         self._services = Services(
@@ -223,7 +224,7 @@ class App:
 
     @property
     def unreachable_listeners(self) -> list[str]:
-        """The addresses where no client can connect: the file of the socket was removed, or another process has it."""
+        """The addresses of listeners that no client can reach: the socket's file was removed or replaced."""
         return self._routes.unreachable
 
     @property

@@ -31,13 +31,13 @@ STOPS = "the gateway stops"
 
 
 class ListenerTarget(Struct, kw_only=True, eq=False):
-    """The router of the clients that connect to a listener from now on, and who names them."""
+    """The router, and the authenticators, for new clients of a listener."""
 
     router: Router
     identities: Identities
 
     def change(self, router: Router, identities: Identities) -> None:
-        """Lead the clients that connect from now on to another router, as these authenticators name them."""
+        """Use another router and other authenticators for clients that connect from now on."""
         self.router = router
         self.identities = identities
 
@@ -45,7 +45,7 @@ class ListenerTarget(Struct, kw_only=True, eq=False):
 class ClientPort(Struct, frozen=True, kw_only=True):
     """The dialect and ingress that clients of one listener have in common, and the target of the listener.
 
-    `counts` says that the listener itself counts the connections of each address.
+    `counts` is True if the listener itself counts the connections of each address.
     """
 
     dialect: Dialect
@@ -74,7 +74,7 @@ class Clients:
         self.admission.change_limits(services.limits)
 
     def connect(self, peer: str) -> str:
-        """Count a connection of this peer for a listener that counts, or return why it is not accepted now."""
+        """Count a connection of this peer and return "", or return the reason why it is not accepted now."""
         text = self.admission.connect(address_of(peer))
         if text:
             audit.refuse("unknown", text, peer=peer)
@@ -155,7 +155,7 @@ class Clients:
         self.deny(revoked, "the token was revoked: connect again with another one")
 
     def deny(self, links: Iterable[Link], text: str) -> None:
-        """Disconnect clients whose credential is not enough any more, in turn with the work of others."""
+        """Disconnect clients whose credential is not accepted any more, in turn with the work of others."""
         for link in links:
             link.log.info("client denied", cause=text)
             self.services.queue.departures.add_piece(partial(end_denied, link, text))
@@ -166,7 +166,7 @@ class Clients:
             await self._left.wait()
 
     def close(self) -> None:
-        """Disconnect every client, and those that connect from now on."""
+        """Disconnect every client, including those that connect later."""
         self._closing = True
         for link in list(self.links.values()):
             link.end(CloseReason.GOING_AWAY, STOPS)
@@ -183,7 +183,10 @@ class Clients:
         await link.run(refuse)
 
     async def _serve(self, link: Link, router: Router, address: str | None, expires: float | None) -> None:
-        """Serve a link until it is over; `address` is where it was counted, None if it was not."""
+        """Serve a link until it ends.
+
+        `address` is the address under which its connection is counted, None if it is not.
+        """
         _log(link, "client connected")
         try:
             with expiring(link, expires, self.services):

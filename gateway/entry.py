@@ -1,4 +1,4 @@
-"""The entry points of the processes. They import nothing of ours at first, to handle Ctrl-C from then on."""
+"""The entry points of the processes. They handle Ctrl-C before they import the rest of dragoman."""
 
 import os
 import sys
@@ -59,7 +59,10 @@ def _run(load: Callable[[], Callable[[], object]]) -> None:
 
 
 def _exit_on_interrupt(wanted: bool) -> None:
-    """Have Ctrl-C end the process at once, or raise KeyboardInterrupt; it stays ignored in a script's background."""
+    """Make Ctrl-C end the process immediately, or (if not `wanted`) raise KeyboardInterrupt.
+
+    A signal that is ignored, as in the background of a script, stays ignored.
+    """
     import signal
 
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -69,9 +72,9 @@ def _exit_on_interrupt(wanted: bool) -> None:
 def _open_missing_descriptors() -> None:
     """Open each of stdin, stdout and stderr that is closed, as by `2>&-`, before anything else is opened.
 
-    The next socket would get the number of a closed one: what is meant for stderr would go to a peer, and libuv aborts
-    the process when it closes a descriptor below 3. stdin is empty, and stderr is dropped. stdout is a pipe that nobody
-    reads, so that output is not lost in silence.
+    Else the next socket would get its number: output for stderr would go to a peer, and libuv aborts when it closes a
+    descriptor below 3. stdin is empty, and stderr is dropped. stdout is a pipe that nobody reads, so that output is not
+    lost in silence.
     """
     for descriptor in range(3):
         try:

@@ -1,4 +1,4 @@
-"""Tell a backend that speaks another dialect from one that is slow or silent.
+"""Distinguish a backend that speaks another dialect from one that is slow or silent.
 
 A backend is wrong if its first frame is no message of its dialect and none that follows within a second is one. So a
 banner before the first message, or an answer that takes minutes, never counts as wrong. Nor does a very long frame: it
@@ -31,9 +31,9 @@ log = structlog.get_logger("dragoman.upstream")
 class FirstFrames:
     """The frames of one backend up to the first good one.
 
-    `dialects` returns those that a wrong frame is compared with. `give_up` is called with these frames if
-    the backend is wrong, also if their connection has ended meanwhile.
-    `prepare` is called at the first wrong frame: it may import in a thread what `complaint` needs, in 0.1 to 0.3 s.
+    `dialects` returns those that a wrong frame is compared with. `give_up` is called with this object if the backend is
+    wrong, even if the connection has ended. `prepare` is called at the first wrong frame: it may import in a thread
+    what `complaint` needs, in 0.1 to 0.3 s.
     """
 
     def __init__(
@@ -73,7 +73,10 @@ class FirstFrames:
             self._give_up(self)
 
     def complaint(self, *, quoted: bool) -> str:
-        """Return in words what is wrong with the backend; `quoted` adds the first frame, which clients must not see."""
+        """Return a text that says what is wrong with the backend.
+
+        `quoted` adds the first frame, which clients must not see.
+        """
         text, others = f"speaks something else than {self._dialect.name}", self._spoken
         if quoted:
             from dragoman.gateway.recording.redaction.rules import redact_text  # 30 ms that no good backend needs
@@ -94,7 +97,7 @@ class FirstFrames:
 
 
 async def import_others(dialects: Callable[[], Mapping[str, Dialect]]) -> None:
-    """Import in a thread what a complaint needs. If that fails, the complaint does without it."""
+    """Import, in a thread, the modules that a complaint needs. A failure is only logged."""
     await asyncio.to_thread(_load, dialects)
 
 
@@ -109,7 +112,7 @@ def _load(dialects: Callable[[], Mapping[str, Dialect]]) -> Mapping[str, Dialect
 
 
 def _is_said_by(dialect: Dialect, data: bytes) -> bool:
-    """Return True if this frame is a known message of another dialect. Those on ZeroMQ have no frames to compare."""
+    """Return True if this frame is a known message of `dialect`. Dialects over ZeroMQ are not compared."""
     if dialect.events.unwrap is not None:
         return False
     step: Step[Event] = Step()

@@ -12,7 +12,7 @@ from dragoman.mappings.canonical.commands import GetSession, ListSessions, Resum
 NEW, LATEST = "new", "latest"
 AboutPods = ListSessions | GetSession | ResumeSession
 AnswerAboutPods = Callable[[AboutPods, SessionState, Callable[[SessionState], bool]], Event]
-"""Answers a client of this session about the sessions of a `pod+dir:` directory that it sees."""
+"""Answers a client of this session that asks about the sessions of a `pod+dir:` directory."""
 
 
 class Ingress(Struct, frozen=True, kw_only=True):

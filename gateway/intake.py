@@ -1,13 +1,13 @@
-"""The frames that come in over a link, on their way from the transport to the translator (docs/design.md, section 3).
+"""Pass received frames of a link from its transport to its translator (docs/design.md, section 3).
 
-The transport shows the frames of a read to the sink, and keeps those that were not taken until `resume` is called:
+The transport passes the frames of a read to the sink, and keeps those that were not taken until `resume` is called:
 
-    over        the link is: frames are counted as lost
+    over        the link has ended: frames are counted as lost
     crowded     a client has many answers to read: none is taken now
     checked     a client's message above its limits becomes Oversize, so that it gets its dialect's own error
     text        a lone further piece of the text that streams goes straight to its session, as waiting costs more
     in turn     no room is left in this step: the others wait for their turn
-    large       one of a backend: the translator reads it now, and the link acts on it in a later step
+    large       a large frame of a backend: the translator reads it now, and the link acts on it in a later step
     the rest    the translator reads it, and the link acts on the step, as much at once as the step has room for
 """
 
@@ -39,7 +39,7 @@ Act = Callable[[Step[Any]], None]
 TEXT_MAX = 16 * 1024  # bytes of a piece of text that goes straight to its session
 LARGE = 2 * STEP  # units of a frame of a backend that takes two steps: to read a history of 1 MiB may take 50 ms
 TEXT_DEBT = 8 * STEP  # units by which such pieces may exceed a step: about 3,000 pieces, which take 0.1 to 0.2 s
-WHOLE = (bytes, Parts)  # a message: other frames stand for those that are missing
+WHOLE = (bytes, Parts)  # frames with a message: Oversize and Missed are placeholders
 DISCONNECTED = "came from a peer that was disconnected"
 
 
@@ -49,7 +49,7 @@ def _read_nothing(_frame: Frame, _add_text: TextSink) -> bool:
 
 
 class FrameIntake:
-    """The way of a peer's frames to its translator. `understands` is asked about them until it returns True."""
+    """Passes a peer's frames to its translator. `understands` is called with them until it returns True."""
 
     __slots__ = (
         "_act",
@@ -169,7 +169,10 @@ class FrameIntake:
         return taken
 
     def _read_ahead(self, frames: Sequence[Frame]) -> None:
-        """Let the translator read a frame that waits in the transport: the link acts on it once it is shown again."""
+        """Let the translator read a frame that waits in the transport.
+
+        The link acts on it when the transport passes it again.
+        """
         step = self.ahead = self._receive_now(frames)
 
         def receive(_frames: Sequence[Frame]) -> Step[Any]:
@@ -191,7 +194,7 @@ class FrameIntake:
             tap.end_step()
 
     def stream_text(self, block: StreamedBlock | None) -> None:
-        """Give lone further pieces to this block, of which the peer just said a piece; None ends that."""
+        """Pass lone further pieces of text directly to this block, which has just grown; with None, stop that."""
         read = self._text_reader(block.delta) if block is not None else None
         self._add_text = block.add_text if block is not None and read is not None else None
         self._read_text = read or _read_nothing
@@ -208,5 +211,5 @@ class FrameIntake:
         self.turns.stop()
 
     def close(self) -> None:
-        """Forget the link: its transport reads no more."""
+        """Drop the references to the link, whose transport has stopped reading."""
         self._act = do_nothing

@@ -50,8 +50,8 @@ T = TypeVar("T")
 Said = TypeVar("Said")
 
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
-CREDENTIAL_CHECK = 60.0  # seconds between two looks at its end: the clock may be set, and a machine may sleep
-LOOK = 1.0  # seconds between two looks whether it still reads
+CREDENTIAL_CHECK = 60.0  # seconds between two checks of its expiry: the clock may be set, a machine may sleep
+LOOK = 1.0  # seconds between two checks whether the peer still reads
 COUNTED = 64  # work (units) of an item of a history whose messages are counted for an answer: 0.3 to 0.5 us
 FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it, and a client to close
 NEVER = contextlib.nullcontext()  # one for all links: a context of its own takes 0.5 KB
@@ -66,7 +66,7 @@ class LinkEvents(Struct, Generic[T], frozen=True, kw_only=True):
 
     sink: Callable[[Link, list[Burst[T]]], None]
     drained: Callable[[Link], None] = do_nothing
-    """Everything is written that was put."""
+    """Called when every frame in the outbox was written."""
     over: Callable[[Link], None] = do_nothing
     """The peer is gone, and its transport is about to be closed; called once."""
     refused: Callable[[Link, str], None] = do_nothing
@@ -164,7 +164,7 @@ class Link:
         self.put = self.outbox.put if tap is None else partial(_put_recorded, tap, self.outbox)
         self.intake = FrameIntake(peer, transport, translator, services, self.outbox, tap, events.understands)
         self._alarm, self._reading = Deadline(services.schedule), Reading()
-        self._reason, self._why = CloseReason.DONE, ""  # and its cause
+        self._reason, self._why = CloseReason.DONE, ""  # of the close, and its cause
         self._work: SlicedWork | None = None  # most links have none
         self.answered: Flag | None = None  # set when the peer, which says no more, may have its answers
         self.trace, self.hops = _read_handshake(transport)
@@ -172,7 +172,7 @@ class Link:
 
     @property
     def log(self) -> Any:
-        """Return a log whose lines name the link, bound now: most links say nothing, and it takes 1 KB."""
+        """Return a logger whose lines name the link, made at each use: it takes 1 KB, and most links log nothing."""
         traced = {"trace": trace_id(self.trace)} if self.trace is not None else {}
         return log.bind(link=self.id, dialect=self.dialect.name, peer=self.peer, principal=self.principal, **traced)
 
@@ -226,7 +226,7 @@ class Link:
             self._finish()
 
     def fail(self, error: Exception) -> None:
-        """Disconnect the peer, because work for it failed through our own fault."""
+        """Log an exception of our own code, and disconnect the peer."""
         self.log.error("link failed, disconnecting the peer", exc_info=error)
         self.end(CloseReason.INTERNAL)
 
@@ -236,7 +236,7 @@ class Link:
         self._work.add_work(slices)
 
     def cut(self, fault: PeerError) -> None:
-        """Disconnect the peer for this fault. Frames that wait are dropped: it does not read. Else it is told why."""
+        """Disconnect the peer for this fault. Tell it the reason, or drop the waiting frames if it does not read."""
         if self.outbox.empty:
             self._refuse(fault.code, fault.text)
             return
@@ -246,7 +246,7 @@ class Link:
         self.outbox.discard()
 
     def _relieve(self) -> None:
-        """Free what this peer makes the gateway hold, and disconnect it: no other holds more, and there is no room."""
+        """Disconnect the peer to free memory: the budget is exhausted, and no other peer holds more."""
         text = f"the gateway is out of memory (`memory`): this client made it hold {self._transport.meter.size} bytes"
         self._transport.discard()
         self.outbox.clear()
@@ -365,7 +365,7 @@ def opening_trace(link: Link, command: OpenSession | ResumeSession) -> TraceCont
 
 
 def expiring(link: Link, expires: float | None, services: Services) -> contextlib.AbstractContextManager[None]:
-    """Disconnect a peer, in this context, when its credential ends, and tell it so. None: it does not end."""
+    """Return a context in which the peer is disconnected at `expires` (seconds since 1970), or never (None)."""
     return _expiring(link, expires, services) if expires is not None else NEVER
 
 
@@ -389,7 +389,7 @@ def _expiring(link: Link, expires: float, services: Services) -> Iterator[None]:
 
 
 def end_denied(link: Link, text: str) -> None:
-    """Disconnect a peer whose credential is not valid any more, and tell it so."""
+    """Tell a peer that its credential is not valid any more, and disconnect it."""
     link.refuse("", "denied", text)
     link.end(CloseReason.POLICY, text)
 
@@ -417,7 +417,7 @@ async def _end(writer: asyncio.Task[None] | None) -> None:
 
 
 async def _flush(writer: asyncio.Task[None] | None, seconds: float) -> float | None:
-    """Wait for the writer of a link, at most this time; return the rest of it, None without a writer."""
+    """Wait for the writer of a link for at most `seconds`; return the seconds that are left, None without a writer."""
     if writer is None:
         return None
     loop = asyncio.get_running_loop()
@@ -429,7 +429,7 @@ async def _flush(writer: asyncio.Task[None] | None, seconds: float) -> float | N
 async def _close(
     transport: Transport, reason: CloseReason, text: str, seconds: float | None, memory: MemoryBudget
 ) -> None:
-    """Close a transport, which counts for the memory until then; one that is not closed in this time is cut off."""
+    """Close a transport within `seconds`, then stop counting its memory. A transport that takes longer is cancelled."""
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds) if seconds is not None else NEVER:
@@ -439,7 +439,7 @@ async def _close(
 
 
 async def _last_answers(answered: Flag, translator: Translator[Any, Any], transport: Transport) -> None:
-    """Wait until a peer that has stopped sending has its answers, as a script at the other end of a pipe needs.
+    """Wait until a peer that has closed only its sending side has its answers.
 
     `answered` is set when an answer was written.
     """

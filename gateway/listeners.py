@@ -1,4 +1,4 @@
-"""The listeners of a gateway: open one for an endpoint of a route, and lead its clients to the router of the route."""
+"""Open a listener for an endpoint of a route, and connect its clients to the router of the route."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class OpenListener:
 
     @property
     def can_move(self) -> bool:
-        """True if its target may get another router: nothing is published, and no folder shows its sessions."""
+        """True if the target may get another router: it publishes nothing, and no folder shows its sessions."""
         return not (self.shares_sockets or isinstance(self._listener, PodFolder | PodDirectory))
 
     @property
@@ -64,7 +64,7 @@ class OpenListener:
 
     @property
     def certificate_end(self) -> float | None:
-        """Return the time at which its certificate expires, in seconds since 1970; None if it has none."""
+        """Return the time at which the TLS certificate expires, in seconds since 1970; None without a certificate."""
         return self._listener.certificate_end
 
     @property
@@ -86,7 +86,7 @@ class Listeners:
         self._attend = attend
 
     async def open(self, endpoint: Endpoint, target: ListenerTarget) -> OpenListener:
-        """Listen on an endpoint, and lead its clients to this target; raise OSError if that fails."""
+        """Listen on an endpoint for clients of this target; raise OSError if that fails."""
         if endpoint.is_pod_directory:
             return await self._open_directory(endpoint, target)
         ingress = Ingress(endpoint=str(endpoint), session=endpoint.option("session"), spawned=endpoint.is_command)

@@ -98,17 +98,17 @@ class Outbox:
         self._meter.add(size)
 
     def hold_commands(self) -> None:
-        """Let no further command of the peer be handled until `release_commands` is called."""
+        """Stop handling commands of the peer until `release_commands` is called."""
         self.crowded = True
 
     def release_commands(self) -> None:
-        """Let the commands of the peer be handled again, unless it has too many answers to read."""
+        """Handle commands of the peer again, unless it has too many answers to read."""
         held, self.crowded = self.crowded, self.size > 2 * self._soft
         if held and not self.crowded:
             self._resume()
 
     def close(self) -> None:
-        """Stop accepting frames: `take` returns those that are left, then []."""
+        """Stop accepting frames: `take` returns the queued frames, then []."""
         self.closed, self.idle = True, False
         self._start_writer = None
 
@@ -149,7 +149,7 @@ class Outbox:
         return frames
 
     async def write(self, all_written: Callable[[], None]) -> None:
-        """Write what waits until nothing is left, and call `all_written` each time that all is written.
+        """Write the queued frames until none is left, and call `all_written` each time that none is.
 
         Raise ConnectionError if the peer is gone; the frames are dropped then.
         """

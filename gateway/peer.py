@@ -14,8 +14,9 @@ from dragoman.mappings.dialect import Dialect
 class Peer(Struct, frozen=True, kw_only=True):
     """The program at the other end of a link.
 
-    `id` is unique in this process. `ingress` is the listener by which the peer came. A peer that does not `attaches`
-    makes calls, and is shown nothing of a session but their answers; one that `publishes` stands for all subscribers.
+    `id` is unique in this process. `ingress` is the listener by which the peer came. `attaches` is False for a peer
+    that only makes calls and gets only their answers. `publishes` is True for the one peer that stands for all
+    subscribers.
     """
 
     id: str

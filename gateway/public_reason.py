@@ -1,14 +1,15 @@
-"""The reason why a backend cannot be reached, as operators read it, and as a client may read it.
+"""The reason why a backend cannot be reached: a text for operators, and one for clients.
 
 Errors name socket paths, files, addresses and programs. A client may sit on another machine, behind a public listener:
-it is told what went wrong, and the log says where. The last words of a child may contain a secret: neither text has it.
+it is told what went wrong, and the log says where. The last lines of a child's stderr may contain a secret, which
+neither text has.
 """
 
 from __future__ import annotations
 
 import re
 
-TEXT_MAX = 1000  # characters: five lines of a child's last words; a pattern never sees more
+TEXT_MAX = 1000  # characters: five lines of a child's stderr; the patterns search no more
 
 HIDDEN = "…"
 
@@ -40,12 +41,12 @@ def full_reason(error: Exception) -> str:
 
 
 def exit_reason(transport: object) -> str:
-    """Return why the peer of a transport ended: a child's exit status and last words, or the code of a WebSocket."""
+    """Return why the peer of a transport ended: exit status and last lines of a child, or close code of a WebSocket."""
     return without_secrets(getattr(transport, "reason", ""))
 
 
 def without_secrets(text: str, most: int | None = None) -> str:
-    """Return a text, or its first `most` characters, without the secrets in it and without one that is cut off."""
+    """Return a text, or its first `most` characters, without secrets, including one that the cut divides."""
     if not text:
         return ""
     from dragoman.gateway.recording.redaction.rules import redact_text  # 0.3 s that a start without an error saves

@@ -1,4 +1,4 @@
-"""The one place that knows all dialects and which transports each can use.
+"""The registry of all dialects, and of the transports that each can use.
 
 A dialect or transport is imported by name when an endpoint first names it. The rules of a dialect cost 7 to 20 ms of
 CPU at the start, and the libraries of a transport up to 80 (docs/performance.md). Every endpoint is checked before the
@@ -161,7 +161,7 @@ def recorded(header: Header) -> Dialect:
 
 
 def forms(name: str, *, listen: bool) -> list[str]:
-    """Return how endpoints of a known dialect begin, for listening or for dialling."""
+    """Return the prefixes of endpoints of a known dialect, for listening or for dialling."""
     specs = {transport: _import_spec(path) for transport, path in TRANSPORTS.get(name, OF_BYTES).items()}
     return [f"{name}+{t}:" for t, spec in specs.items() if (spec.listen if listen else spec.dial) is not None]
 
@@ -224,7 +224,10 @@ def _one_session(endpoint: Endpoint) -> bool:
 
 
 def places(endpoint: Endpoint) -> tuple[Place, ...]:
-    """Return the places that an endpoint occupies: equal for two names of one place, none that the system chooses."""
+    """Return the Places that an endpoint occupies.
+
+    Two names of one address give equal Places. An address that the system chooses gives none.
+    """
     return spec_of(endpoint).places(endpoint)
 
 

@@ -29,7 +29,7 @@ TABLES = tuple(name for name in ConfigFile.__struct_fields__ if name != "route")
 RESTART = "if the package was replaced while the gateway ran, restart it"
 """The advice for an error that no configuration should cause."""
 
-REOPEN = 10.0  # seconds between two looks at the files of listening sockets: one call of the system for each
+REOPEN = 10.0  # seconds between two checks of the files of listening sockets: one system call for each
 
 log = structlog.get_logger("dragoman.audit")
 
@@ -103,10 +103,10 @@ def _find_kept(old: Config, new: Config) -> Iterator[str]:
 
 
 class ConfigReloader:
-    """Reloads the configuration of an app when it is asked to. `read` returns it, or raises ConfigError.
+    """Reloads the configuration of an app on request.
 
-    Each reload happens within the context that `announce` returns. The ops port changes within the context that
-    `replace_ops` returns.
+    `read` returns the configuration, or raises ConfigError. Each reload runs within the context that `announce`
+    returns. The ops port changes within the context that `replace_ops` returns.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class ConfigReloader:
                 await self.reload()
 
     async def reopen_listeners(self) -> None:
-        """Open again the listeners and the ops port if the file of their socket is gone: something cleans /tmp."""
+        """Open listeners and the ops port again if the file of their socket is gone, such as after cleaning /tmp."""
         causes = [*await self._app.reopen_listeners()]
         try:
             async with self._replace_ops(self._app.config.ops):

@@ -1,15 +1,15 @@
-"""The routes that are served, each with its router and its open listeners, and how they change while clients talk.
+"""The routes that are served, each with its router and its open listeners, and their change at a reload.
 
 A change has two phases. First everything that can fail is done: new routers are made and new listeners opened. If
-something fails, it is undone, and the routes in force serve on. Then the new routes take over:
+something fails, it is undone, and the former routes stay in force. Then the new routes replace them:
 
     unchanged listener                  keeps its socket and its clients
-    listener whose file is gone         is opened again; its clients stay. So it is without a change
+    listener whose file is gone         is opened again, also without a change; its clients stay
     route with the same backend         keeps its router: new sessions get the new options
     route with another backend          gets a new router; clients and sessions of the old one stay until they leave
     other recordings                    each recorded route gets a new router, too
     removed route                       stops accepting, lets open turns finish or fails them, disconnects its clients
-    listener of a pando                 if it is closed or gets another router, the same: its clients share its sockets
+    listener of a pando                 closed, or with another router: like a removed route (clients share sockets)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dragoman.gateway.routing.router import Router
 from dragoman.gateway.services import Services
 
 BACKEND = ("upstream", "failover", "upstream_auth", "env", "rlimits", "reap", "record")
-"""The options of a route that its router has from the beginning: what changes them gets a new router."""
+"""The options of a route that its router keeps for its life. If one of them changes, the route gets a new router."""
 
 NOT_SERVED = "this route is not served any more"
 NOT_NAMED = "this route asks for a credential now: connect again with one"
@@ -71,7 +71,7 @@ class Routes:
         self._make_router = make_router
         self._listening = listening
         self._stopped = stopped
-        self._retired: list[Router] = []  # their clients or turns are still there
+        self._retired: list[Router] = []  # routers without a route, which still have clients or open turns
 
     @property
     def routers(self) -> list[Router]:
@@ -98,9 +98,9 @@ class Routes:
     async def change(
         self, routes: Sequence[Route], identities: Identities, services: Services, *, records_anew: bool = False
     ) -> None:
-        """Serve these routes instead; if that fails, serve on as before and raise OSError.
+        """Serve other routes; if that fails, keep the former ones and raise OSError.
 
-        With `records_anew` each route that is recorded gets a new router, which has a recorder of the new recordings.
+        With `records_anew` each recorded route gets a new router, which uses the new recordings.
         """
         known = {running.route.name: running for running in self.running if not (records_anew and running.route.record)}
         async with contextlib.AsyncExitStack() as undo:
@@ -120,7 +120,10 @@ class Routes:
         self._take_over(planned)
 
     async def reopen_listeners(self) -> list[str]:
-        """Open again the listeners whose file is gone, and those that are missing; return why some cannot be opened."""
+        """Open the listeners again whose file is gone, and those that are missing.
+
+        Return an error text for each that cannot be opened.
+        """
         causes = []
         for running in self.running:
             for lost in [one for one in running.listeners if not one.is_reachable]:
@@ -136,7 +139,7 @@ class Routes:
         return causes
 
     async def stop_accepting(self) -> None:
-        """Close all listeners at once: each takes some rounds of the event loop, which are long under load."""
+        """Close all listeners concurrently: each takes some rounds of the event loop, which are long under load."""
         await asyncio.gather(*(listener.close() for running in self.running for listener in running.listeners))
 
     async def finish_turns(self) -> None:
@@ -151,7 +154,10 @@ class Routes:
     # -- change ----------------------------------------------------------------------------------------
 
     def _find_strangers(self, routes: Sequence[Route]) -> Iterator[Link]:
-        """Yield the clients that connected before one of these routes began to authenticate, but not our own stdin."""
+        """Yield the clients that connected before their route began to authenticate clients.
+
+        The client on our own stdin is not among them.
+        """
         named = {route.name for route in routes if route.authenticated}
         for old in self.running:
             if old.route.name in named and not old.route.authenticated:
@@ -162,7 +168,7 @@ class Routes:
     async def _plan(
         self, route: Route, old: RunningRoute | None, services: Services, undo: contextlib.AsyncExitStack
     ) -> RunningRoute:
-        """Return a route with the router that it will have, and no listeners yet."""
+        """Return a RunningRoute with the router that the route will have, without listeners."""
         if old is not None and all(getattr(old.route, key) == getattr(route, key) for key in BACKEND):
             return RunningRoute(route=route, router=old.router)
         router = await self._make_router(route, services)
@@ -171,7 +177,7 @@ class Routes:
         return RunningRoute(route=route, router=router)
 
     def _match_listeners(self, planned: Sequence[RunningRoute]) -> dict[OpenListener, RunningRoute]:
-        """Return the listeners that stay open, each with the route that it will have."""
+        """Return the listeners that stay open, each with the route to which it will belong."""
         kept: dict[OpenListener, RunningRoute] = {}
         for own in (True, False):  # a route keeps its own listeners before another one gets them
             for new in planned:
@@ -183,7 +189,7 @@ class Routes:
         return kept
 
     def _listeners_for(self, new: RunningRoute, endpoint: Endpoint, own: bool) -> Iterable[OpenListener]:
-        """Return open listeners of this endpoint, of this route or of others, that can serve it.
+        """Return the open listeners of this endpoint that the route can use: its `own`, or those of other routes.
 
         A listener knows whether its clients are authenticated when it is opened.
         """
@@ -250,7 +256,7 @@ class Routes:
             log.error("listener failed", endpoint=closed.endpoint.masked, cause=full_reason(error))  # noqa: TRY400  # its traceback says no more
 
     def _take_over(self, planned: list[RunningRoute]) -> None:
-        """Let the planned routes serve, and retire the routers that have no route any more."""
+        """Put the planned routes into force, and retire the routers that have no route any more."""
         used = {new.router for new in planned}
         names = {new.route.name for new in planned}
         for old in self.running:

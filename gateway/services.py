@@ -1,4 +1,4 @@
-"""The services that every part of the gateway is given: time, ids, timers, limits, the ledger and the dialects.
+"""The services that are injected into the parts of the gateway: time, ids, timers, limits, the ledger and the dialects.
 
 A test passes a clock that it sets itself, ids that count, and timers that it fires.
 """
@@ -46,7 +46,7 @@ class Services(Struct, frozen=True, kw_only=True):
     Tokens are kept in memory alone, and no log line, error or recording has one.
     """
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the gateway ends: from then on no turn begins."""
+    """Set when the gateway stops, after which no turn begins."""
 
     def for_route(self, route: Route) -> Services:
         return structs.replace(self, limits=route.apply_limits(self.limits)) if route.limits else self

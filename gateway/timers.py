@@ -20,8 +20,8 @@ Schedule = Callable[[float, Callable[[], None]], Timer]
 class Deadline:
     """A timer that waits for one call at most: to start it again cancels the call before.
 
-    It refers to a callback only while that is waited for. So an object whose callback it is can be freed afterwards
-    without the garbage collector.
+    It refers to its callback only while it runs. So the callback's object can be freed afterwards without the garbage
+    collector.
     """
 
     __slots__ = ("_schedule", "_timer")

@@ -1,8 +1,8 @@
 """Translate one stream in one direction, as a filter: the core of `dragoman translate`.
 
-To the same dialect each line is translated by itself and nothing is added. Between two dialects, events pass the normal
-form of a turn, and commands are those of one client in one session. Missing ids are counted from zero, and times come
-from the input or are 0, so equal input gives equal output.
+If both dialects are the same, each line is translated by itself and nothing is added. Between two dialects, events pass
+through the normal form of a turn, and commands are those of one client in one session. Missing ids are counted from
+zero, and times come from the input or are 0, so equal input gives equal output.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _counted_ids() -> NewId:
 
 
 class _Writer:
-    """Writes the content of each line by itself, as for a target that is the source."""
+    """Writes each line by itself, for a target of the same dialect as the source."""
 
     def __init__(self, source: Dialect, target: Dialect, *, commands: bool) -> None:
         self._writing: Direction[Any] = target.commands if commands else target.events
@@ -106,7 +106,7 @@ class _Writer:
         return entry is not None and bool(entry.produces)
 
     def refusal(self, _step: Step[Any]) -> str:
-        """Return why a session would not send this, "" if it would."""
+        """Return the reason why a session would refuse this step; "" if it would send it."""
         return ""
 
     def render(self, burst: Burst[Any]) -> Iterator[tuple[Sequence[Any], Rendered]]:
@@ -140,7 +140,7 @@ class _Client(_Writer):
         return not isinstance(item, Unmapped) and super().takes(item)
 
     def refusal(self, step: Step[Command]) -> str:
-        """Return why a session would not send this, "" if it would (docs/translation.md, rule 3.10)."""
+        """Return why a session would refuse this step; "" if it would not (docs/translation.md, rule 3.10)."""
         inputs = (item.segments for burst in step.bursts for item in burst.items if isinstance(item, SubmitInput))
         return next((why_empty(segments) for segments in inputs if not flatten(segments).strip()), "")
 

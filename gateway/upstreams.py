@@ -1,4 +1,4 @@
-"""Make the backends of the routes: dialled, played from a recording, or in this process."""
+"""Create the backends of routes: dialled, played from a recording, or in this process."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Upstreams:
         return await asyncio.to_thread(plan_of, route.upstream)
 
     def find_takers(self, route: Route) -> list[Endpoint]:
-        """Return the upstreams of a route that may take a new session, as far as its connections tell.
+        """Return the upstreams of a route that may take a new session, as far as the state of its connections shows.
 
         A single upstream that is dialled again and again takes none, nor does one of several whose circuit is open.
         """

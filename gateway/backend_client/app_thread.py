@@ -42,7 +42,7 @@ class AppThread:
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         """Call a function in the thread of the app."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to be called
+            with suppress(RuntimeError):  # the loop is closed: the app has ended
                 self._loop.call_soon_threadsafe(function, *arguments)
 
     def _run(self) -> None:

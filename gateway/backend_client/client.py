@@ -37,7 +37,7 @@ from dragoman.mappings.errors import ConfigError
 ROUTE = "client"
 OPEN_DEADLINE = 15.0  # seconds: above Limits.open_deadline, so that the gateway's own error comes first
 DRAIN = 1.0  # seconds for the gateway to end what is open
-QUEUE = 1024  # events that the caller has not taken: a screenful, many times over
+QUEUE = 1024  # events that the caller has not taken: many times the lines of a screen
 
 
 class OpeningError(ConfigError):
@@ -114,7 +114,10 @@ class BackendClient:
         raise OpeningError("timeout", text)
 
     def explain(self, failure: Failure) -> str:
-        """Return the text of a failure; of a lost backend with its address, which only remote clients must not see."""
+        """Return the text of a failure.
+
+        That of a lost backend includes the address, which is hidden only from remote clients.
+        """
         status = self._app.upstreams.statuses.get(ROUTE)
         if HIDDEN in failure.text and failure.text.startswith(UNREACHABLE) and status is not None and status.fault:
             return f"{UNREACHABLE}: {status.fault}"
@@ -132,7 +135,7 @@ class BackendClient:
     # -- commands and events -----------------------------------------------------------------------------
 
     def send_command(self, command: Command) -> str:
-        """Send a command; return its request id, by which its answer is known."""
+        """Send a command; return its request id, which the answer repeats."""
         request = f"client-{next(self._requests)}"
         if self._transport is not None:
             self._gateway.call(self._transport.send_command, structs.replace(command, request=request))
@@ -152,7 +155,7 @@ class BackendClient:
 
     @contextmanager
     def prompting(self, hear: Callable[[InProcessEvent], None]) -> Iterator[None]:
-        """Give each event to `hear` while the caller waits for the user; `hear` is also called from another thread."""
+        """Call `hear` with each event, from either thread, while the caller waits for input of the user."""
         with self._lock:
             while not self._waiting.empty():
                 incoming = self._waiting.get_nowait()

@@ -32,7 +32,7 @@ from dragoman.mappings.dialect import (
 from dragoman.mappings.errors import DragomanError
 from dragoman.mappings.rules import EXACT, Rule, RuleTable
 
-FULL_PAUSE = 0.01  # seconds until a client without room is tried again
+FULL_PAUSE = 0.01  # seconds until an event is offered again to a client without room
 
 ENCODER = msgspec.json.Encoder()
 
@@ -138,7 +138,7 @@ class _Projection:
         return Rendered(frames=list(map(ENCODER.encode, told)), losses=[])
 
     def text_writer(self, _delta: DeltaType) -> None:
-        """Return None: each event is told with its turn."""
+        """Return None: no fast writer, because each event is sent with its turn."""
 
     def copy(self, request: str | None = None) -> SessionProjection:  # it has no state
         return self

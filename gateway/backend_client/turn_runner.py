@@ -54,7 +54,7 @@ def question_at_end(ended: TurnEnded) -> str:
 
 
 def _outcome(ended: TurnEnded | None, failure: Failure | None) -> TurnOutcome:
-    """Return the outcome of an input. A turn that ended `paused` waits for the user, whatever its words are."""
+    """Return the outcome of an input. A turn that ended `paused` waits for the user, whatever its text says."""
     question = question_at_end(ended) if ended is not None else ""
     if not question and ended is not None and ended.end == "paused":
         question = PAUSED
@@ -110,7 +110,7 @@ class TurnRunner:
 
     @property
     def _over(self) -> bool:
-        """Return True if nothing more is expected: a code may be verified after the turn that asked for it."""
+        """Return True if no further event is expected: a code may be verified after the turn that asked for it."""
         codes = self._given is not None and isinstance(self._given.asked, OtpRequired)
         return self._verified or self._failure is not None or (self._ended is not None and not codes)
 

@@ -182,7 +182,7 @@ class DemoBackend:
         self._wake.set()
 
     def _answer(self, command: Answer) -> None:
-        """Take an answer. Its acknowledgement is sent before the turn continues."""
+        """Accept an answer to the open question. The acknowledgement is sent before the turn continues."""
         match self._question, command:
             case (ApprovalRequested(), AnswerApproval()):
                 self._outcome = "approved" if command.approved else "denied"

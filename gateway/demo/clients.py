@@ -91,7 +91,7 @@ class DemoClient:
             since += 1
 
     async def over(self, since: int) -> None:
-        """Wait until a turn has ended."""
+        """Wait until a turn that began after message number `since` has ended."""
         async for piece in self.pieces(since):
             if piece.kind == "ends":
                 return

@@ -25,7 +25,7 @@ from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta, Turn
 from dragoman.mappings.errors import ConfigError
 
 COUNT_MAX = 1_000_000  # a demo backend is no load generator
-DIGITS = 9  # of a number that are read: more is above COUNT_MAX anyway
+DIGITS = 9  # digits of a number that are read: any longer number is above COUNT_MAX
 SCRIPT_MAX = 16 * 1024 * 1024  # bytes of a script: its events take 20 times as much memory
 DELAY_MAX = 3_600_000  # ms: an hour between two lines is a mistake
 

@@ -44,7 +44,7 @@ def bearer_tokens(tokens: Mapping[str, str]) -> Authenticator:
 
 
 def either_token(first: Authenticator, second: Authenticator) -> Authenticator:
-    """Return an authenticator that names a peer by the first of two that accepts its token."""
+    """Return an authenticator that tries two others and names a peer by the first that accepts its token."""
 
     def identify(facts: PeerFacts) -> Principal | Refusal:
         named = first(facts)

@@ -60,11 +60,11 @@ class KeySet:
         return self._keys.get(kid)
 
     async def refresh(self, kid: str) -> bool:
-        """Read the JWKS for a key that is unknown, or for old keys; return True if it is known now."""
+        """Read the JWKS if the key `kid` is unknown or the keys are old; return True if the key is known now."""
         async with self._lock:
             if self.find_key(kid) is None and self._age() >= REFRESH:
                 self._tried = self._clock()
-                await asyncio.to_thread(self.read)  # it ends and counts even if this client goes away
+                await asyncio.to_thread(self.read)  # the read is finished even if this client leaves
         return self.find_key(kid) is not None
 
     def _age(self) -> float:

@@ -31,7 +31,7 @@ from dragoman.gateway.identity.principal import LOCAL, Authenticator, Principal,
 from dragoman.gateway.observability import audit
 
 Welcome = Callable[[Transport, Principal | Refusal], None]
-"""Serves a peer as this principal, or tells it in its dialect why it is refused."""
+"""Serves a peer as this principal. With a Refusal, the peer is told the reason in its dialect."""
 
 log = structlog.get_logger("dragoman.identity")
 
@@ -135,14 +135,17 @@ class ListenerIdentity:
         return lambda transport: self._welcome(transport, named)
 
     def admit(self, facts: PeerFacts) -> Admission:
-        """Return a function that accepts a peer's transport after its handshake, or a second look at the peer."""
+        """Return a function that accepts a peer's transport after its handshake, or an awaitable for a second check."""
         named = self._identify(facts)
         if isinstance(named, Refusal):
             return self._look_again(facts, named)
         return lambda transport: self._welcome(transport, named)
 
     async def _look_again(self, facts: PeerFacts, refusal: Refusal) -> Accept | str:
-        """Return the acceptance of a peer whose key a refresh finds, else its refusal after a delay."""
+        """Identify a peer again after a refresh of the keys.
+
+        Return the function that accepts it, or its refusal after `auth_delay`.
+        """
         named: Principal | Refusal = refusal
         if refusal.refresh is not None and await refusal.refresh():
             named = self._identify(facts)

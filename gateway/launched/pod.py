@@ -162,7 +162,7 @@ async def _serve(launched: Launch) -> None:
 
 
 def _keep(launched: Launch, kept: KeptConversation, session: Session) -> None:
-    """Keep the conversation of this session for the next process of the same name, once the backend has opened it."""
+    """Store the conversation id of a session, once its backend has opened it, for the next process of this name."""
     (route,) = launched.config.routes
     if session.state.backend_ids is not None:
         known_as = registry.upstream(route.upstream).public_ids(session.state.id, session.state.backend_ids)

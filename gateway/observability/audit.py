@@ -33,7 +33,7 @@ class Actor(Protocol):
 
 
 def note(action: Action, by: Actor | str, *, session: str = "", outcome: str = "done", **details: object) -> None:
-    """Write a line about an action. `by` is a link, or the name of who acted without one."""
+    """Write a line about an action. `by` is a link, or the name of an actor without a link."""
     if not logs.LEVEL.passes("audit", "info"):
         return
     link, principal, trace = ("", by, None) if isinstance(by, str) else (by.id, by.principal, by.trace)

@@ -41,7 +41,7 @@ class Entry(Struct, kw_only=True):
 class Ledger:
     """Counts of losses by (session, source, target, kind, field, why), and counters by name.
 
-    `times`: translation is timed, because somebody may ask for metrics.
+    `times`: translation is timed, because the gateway has an ops port.
     """
 
     def __init__(self, *, times: bool = False) -> None:
@@ -67,7 +67,7 @@ class Ledger:
         return found
 
     def counted_traffic(self, dialect: str, role: Role) -> Traffic | None:
-        """Return the totals to which a new link of this dialect and role adds; None if nobody may ask for metrics."""
+        """Return the totals to which a new link of this dialect and role adds; None if the gateway has no ops port."""
         return self.traffic_of(dialect, role) if self.times else None
 
     def record(self, losses: Iterable[Loss], *, session: str = "", source: str = "", target: str = "") -> None:
@@ -109,8 +109,8 @@ class Ledger:
     ) -> list[tuple[Any, tuple[str, ...]]]:
         """Count the events (or commands) that reached `target` without fields that they had, by the rules for them.
 
-        Return each of them with these fields. An item that came in a dialect goes out in it whole. Items of a kind in
-        `losses` did not reach the target.
+        Return each of them with these fields. An item loses no field if source and target are the same dialect. Items
+        of a kind in `losses` did not reach the target.
         """
         found: list[tuple[Any, tuple[str, ...]]] = []
         if source.name == target.name:

@@ -1,11 +1,11 @@
 """Bound the log lines of what can happen often, so that no peer can cause lines without end.
 
-A LogThrottle logs what repeats in at most one line a second, with the number of times that it happened. A FaultLog does
-so for the faults of one link, and a `bad_request_counter` for HTTP requests.
+A LogThrottle writes at most one line a second about repeated items, with their number. A FaultLog does so for the
+faults of one link, and a `bad_request_counter` for HTTP requests.
 
-Any other lines are limited by kind. A kind is one place in the code that logs, for one principal: a flood of one
-principal hides no line of another. A line too many is dropped, and the next one of its kind tells by `omitted` how many
-are missing before it. The level debug has no bound: whoever chooses it wants every line.
+Any other lines are limited by kind. A kind is one log statement in the code together with one principal, so a flood of
+one principal hides no line of another. Lines above the limit are dropped, and the next one of the kind has their number
+as `omitted`. Lines of level debug are not limited.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LogThrottle(Generic[T]):
         self._clock = clock
         self._write_line = write_line
         self._next = 0  # time of the next log line
-        self._waiting: list[T] = []  # the last item, if no line has told of it
+        self._waiting: list[T] = []  # the last item, if it was not logged
         self._count = 0  # items since the last line
 
     def note(self, item: T, count: int = 1) -> None:
@@ -160,6 +160,6 @@ class LineLimit:
 
 
 def _kind_of(component: str, line: Mapping[str, Any]) -> Kind:
-    """Return the part of a line that no peer chooses: the text of a library may contain words of a peer."""
+    """Return the kind of a line: only fields that no peer chooses, because the text of a library may quote a peer."""
     text = line.get("event") if component.startswith("dragoman") else ""
     return component, text, line.get("action"), line.get("outcome") == "done", line.get("principal")

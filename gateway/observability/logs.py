@@ -38,7 +38,7 @@ Fields = MutableMapping[str, Any]
 
 
 class LevelTable:
-    """The level of the log, and of components that have one of their own. It can be changed at any time."""
+    """The default log level, and the levels of components that have their own. Both can be changed at any time."""
 
     def __init__(self) -> None:
         self.default = "info"
@@ -190,7 +190,7 @@ def _by_level(logger: object, method: str, event: Fields) -> Fields:
 
 
 def _with_component(logger: object, _name: str, event: Fields) -> Fields:
-    """Name the component, so that its lines can be found and its level can be changed."""
+    """Add the component to a line, so that its lines can be found and its level can be changed."""
     component = getattr(logger, "component", "")
     if component:
         event.setdefault("logger", component)

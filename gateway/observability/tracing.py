@@ -116,7 +116,7 @@ class Telemetry:
 
 
 def start_telemetry() -> Telemetry | None:
-    """Return the telemetry that the environment asks for; None, with a warning, if it cannot be had."""
+    """Return the telemetry that the environment asks for. If it cannot be started, log a warning and return None."""
     try:
         from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
         from opentelemetry.sdk.trace import TracerProvider
@@ -158,5 +158,5 @@ def _exporter() -> Any:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as Http
 
     session = requests.Session()
-    session.stream = True  # the status says everything, and a body without an end would fill the memory
+    session.stream = True  # only the status is read: a body without an end would fill the memory
     return Http(session=session)

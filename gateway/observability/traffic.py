@@ -23,9 +23,9 @@ Heard = TypeVar("Heard")
 BOUNDS = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
 
 TEXTS_TIMED = 16
-"""The number of pieces of streamed text of which one is timed and counts for all.
+"""One of this many pieces of streamed text is timed, and its time counts for all of them.
 
-To time each piece took a tenth of the CPU of a lone token.
+Timing each piece would take a tenth of the CPU of a lone token.
 """
 
 
@@ -41,7 +41,7 @@ class Histogram:
         """The sum of all values."""
 
     def add_value(self, value: float, number: int = 1) -> None:
-        """Count a value, which stands for this number of values."""
+        """Count a value `number` times."""
         self._counts[bisect_left(self.bounds, value)] += number
         self.total += value * number
 
@@ -50,7 +50,7 @@ class Histogram:
         return sum(self._counts)
 
     def count_up_to(self) -> list[int]:
-        """Return, for each bound and then for all values, how many values were no larger."""
+        """Return the number of values that are at most as large as each bound, then the number of all values."""
         return list(accumulate(self._counts))
 
 

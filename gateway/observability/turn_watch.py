@@ -1,4 +1,4 @@
-"""Follow each turn by its moments, for the log and for traces: accepted, first text, tools, questions, end.
+"""Report the moments of each turn to the log and to traces: accepted, first text, tools, questions, end.
 
     on_run(session, run) --> TurnWatch --> debug lines of the logger `dragoman.turn`
                                        --> a span with events, if OpenTelemetry is configured (tracing.py)
@@ -104,7 +104,7 @@ class TurnWatch:
 
 
 def _moments(event: Event, watched: WatchedTurn) -> Iterator[Moment]:
-    """Yield what an event of a turn tells; most tell nothing."""
+    """Yield the moments that an event of a turn shows. Most events show none."""
     match event:
         case events.MessageAppended() if event.message.role == "user":
             text = event.message.text

@@ -1,8 +1,8 @@
 """The ops port: health, metrics and administration of a running gateway over HTTP (docs/operations.md).
 
 server        the listener, its routes and its connections, in a thread with an event loop of its own
-guard         who may ask, and the form of each refusal
-gateway_loop  runs requests in the gateway's event loop, and watches its turns
+guard         checks who may use the port, and refuses requests
+gateway_loop  runs requests in the gateway's event loop, and notices if the loop is stuck
 health        whether the gateway is alive and ready
 metrics       counters and gauges for Prometheus
 admin         the requests of operators, and their description

@@ -92,7 +92,7 @@ class Admin:
     def _table(
         self, path: str, summary: str, read: Read, answer: type[Struct], query: type[Struct] | None = None
     ) -> Operation:
-        """Return the operation that shows what `read` returns of the gateway, and of the query if there is one."""
+        """Return a GET operation that responds with the result of `read`, called with the gateway and any query."""
 
         async def show(request: web.Request) -> web.Response:
             wanted = () if query is None else (parse_query(request, query),)

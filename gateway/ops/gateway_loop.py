@@ -1,9 +1,10 @@
-"""The event loop of the gateway, for the thread of the ops port: run coroutines in it, and tell whether it is stuck.
+"""The event loop of the gateway, as the thread of the ops port uses it: it runs coroutines there, and finds out whether
+it is stuck.
 
-The heartbeat tells when the loop ran last, and how late its timers are. A stopped process (SIGSTOP, a paused virtual
-machine) also stops the thread that watches. Afterwards both are late, and neither is stuck. That thread looks twice a
-second. If it looks late and the process used little CPU time meanwhile, the process was stopped. A step that holds the
-interpreter makes it late too, but uses CPU time.
+The heartbeat shows when the loop ran last, and how late its timers are. A stopped process (SIGSTOP, a paused virtual
+machine) also stops the watching thread. Afterwards both are late, and neither is stuck. The watching thread checks
+twice a second. If its check is late and the process used little CPU time meanwhile, the process was stopped. A step
+that holds the interpreter delays the check too, but uses CPU time.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class LoopHeartbeat:
             self._timer.cancel()
 
     def look(self) -> float:
-        """Return the seconds by which the next beat is late now, without those in which the process was stopped.
+        """Return the seconds by which the next beat is late now. Time in which the process was stopped does not count.
 
         One thread calls this, each LOOK seconds or more often.
         """

@@ -21,7 +21,7 @@ from dragoman.gateway.config.model import Ops
 from dragoman.gateway.observability import audit
 
 AUTHORISED = web.RequestKey("authorised", bool)
-"""True if the request may have everything; otherwise it may only have whether the gateway is alive and ready."""
+"""True if the request may use the whole port; otherwise it only learns whether the gateway is alive and ready."""
 
 BODY_MAX = 16 * 1024  # bytes of a request: the largest one sets the level of each component of the log
 DELAY = 0.5  # seconds before a wrong token is refused: two guesses a second for each connection

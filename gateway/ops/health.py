@@ -1,7 +1,7 @@
 """Find out whether the gateway is ready for clients, and why not (docs/operations.md, section 2).
 
-Facts that the gateway has are read in its event loop. The thread of the ops port looks for the others: a backend
-without a connection, and the disk of the recordings.
+Facts that the gateway has are read in its event loop. The thread of the ops port checks the others: a backend without a
+connection, and the disk of the recordings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dragoman.mappings.rfc3339 import NS
 Status = Literal["ready", "not ready", "starting", "draining"]
 
 PROBE_DEADLINE = 1.0  # seconds to connect to a backend of another machine: probes wait for that long by default
-PROBE_EVERY = 1.0  # seconds for which what a probe found counts, so that nobody can make many connections by asking
+PROBE_EVERY = 1.0  # seconds for which the result of a probe is reused, so that many requests make few connections
 
 
 class Check(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -147,7 +147,7 @@ async def _known(gateway: App) -> _Known:
 
 
 def _fault(route: Route, status: BackendStatus, config: Config) -> str:
-    """Return why the last connection failed, as long as that says something about the next one."""
+    """Return the reason why the last connection failed; "" if the next one may succeed."""
     if status.wanted:
         return status.fault
     age = (time.time_ns() - status.fault_at) / NS

@@ -1,9 +1,9 @@
 """Make the metrics of a running gateway for Prometheus (docs/operations.md, section 3).
 
-Everything is read when somebody scrapes: counters from the ledger, gauges from the tables of links and sessions. These
-tables may be long, so they are read in slices. Only the frames and times of links are counted as they pass, and only by
-a gateway with an ops port. Each label has a bounded set of values, which no peer can enlarge: a kind of loss that is
-not in KINDS counts as `other`.
+All values are read at a scrape: counters from the ledger, gauges from the tables of links and sessions. These tables
+may be long, so they are read in slices. Only the frames and times of links are counted as they pass, and only by a
+gateway with an ops port. Each label has a bounded set of values, which no peer can enlarge: a kind of loss that is not
+in KINDS counts as `other`.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def encode_metrics(metrics: list[Metric], accept: str) -> tuple[bytes, str]:
 
 
 class _Collected:
-    """A collector whose metrics are made already."""
+    """A Prometheus collector that returns metrics made before."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics
@@ -176,7 +176,7 @@ def _of_losses(losses: Counter[Labels], partial: Counter[Labels]) -> Iterator[Me
 
 
 def _of_refusals(counters: Mapping[str, int]) -> Iterator[Metric]:
-    """Read the counters whose names have a part that varies: a code, a reason or a dialect."""
+    """Yield the metrics of counters whose names contain a code, a reason or a dialect."""
     faults, cut, refused = Counter[Labels](), Counter[Labels](), Counter[Labels]()
     codes = get_args(PeerErrorCode)
     for name, count in list(counters.items()):

@@ -23,7 +23,10 @@ class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SessionQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A page of sessions that match; "" matches all. `dialect` is that of the backend. A `-` sorts downwards."""
+    """A page of sessions that match; "" matches all.
+
+    `dialect` is that of the backend. A `-` before the key sorts in descending order.
+    """
 
     route: str = ""
     state: Literal["", Status] = ""
@@ -35,11 +38,11 @@ class SessionQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class LossQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A page of the loss ledger; "" matches all. A `-` sorts downwards.
+    """A page of the loss ledger; "" matches all.
 
-    The cursor counts rows. Rows that are counted between two requests change their place if they are sorted by count,
-    and a new row moves those after it. So a row may be missing on a page, or be on two: sort by `kind`, or ask for all
-    rows at once with `limit`, if each row must be there.
+    A `-` before the key sorts descending. The cursor counts rows, so a row may be missing on a page, or be on two. Rows
+    that grow between two requests change their position if they are sorted by count, and a new row moves those after
+    it. To get each row once, sort by `kind`, or ask for all rows at once with `limit`.
     """
 
     session: str = ""

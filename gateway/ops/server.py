@@ -138,7 +138,7 @@ class OpsServer:
 
     @property
     def is_reachable(self) -> bool:
-        """Return False if nobody can connect any more: the file of the socket was removed or replaced."""
+        """Return False if no client can connect any more: the file of the socket was removed or replaced."""
         return self._file == _identity(self._address)
 
     @property
@@ -243,7 +243,7 @@ class OpsServer:
 
 
 def _log_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error that nobody has caught. One line tells that a connection cannot be accepted now."""
+    """Log an uncaught error of the event loop. A connection that cannot be accepted is logged in one line."""
     error = context.get("exception")
     if isinstance(error, OSError) and "socket" in context:
         log.warning("the ops port cannot accept a connection, trying again", error=error.strerror)
@@ -312,7 +312,7 @@ class OpsConnections:
         self._idle_since = {one: self._idle_since.get(one, now) for one in alive}
         alive.sort(key=lambda one: (one in self._busy, self._idle_since[one]))
         most = SHORT_MAX if descriptor_shortage() else CONNECTIONS_MAX
-        excess = len(alive) + room - most  # several are accepted before the first is in the list
+        excess = len(alive) + room - most  # the list lacks connections that were accepted just now
         for number, connection in enumerate(alive):
             is_old = connection not in self._busy and now - self._idle_since[connection] > IDLE_MAX
             if is_old or number < excess:

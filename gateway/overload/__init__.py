@@ -1,4 +1,4 @@
-"""Budgets, so that no client can stop the others (docs/design.md, section 6).
+"""Budgets and rates, so that no client can block the others (docs/design.md, section 6).
 
 The values of all limits are in gateway/config/model.py. What happens to a client that reads slowly is decided in
 gateway/session/slow_clients.py.

@@ -4,7 +4,7 @@ A WebSocket listener counts each connection from its accept, so that connections
 other peer counts, and is refused in its dialect, when its link is made. The limit `links` of the whole gateway counts
 links alone: a client above this limit gets an error in its dialect.
 
-The bytes of a command are looked at before it is decoded: decoding builds an object for each JSON value, and holds the
+The bytes of a command are checked before it is decoded: decoding builds an object for each JSON value, and holds the
 interpreter until it is done (docs/performance.md, "The work of one step"). A refused frame becomes Oversize, so the
 client gets its dialect's own error and stays connected.
 """
@@ -99,7 +99,7 @@ class Admission:
         return text
 
     def _shortage(self, address: str) -> tuple[str, str]:
-        """Return a code and the words of what there is too little of; "" twice if there is room."""
+        """Return the code and the text of the resource that is exhausted; ("", "") if there is room."""
         limits = self._limits
         rate = self._rates.get(address)
         if self._connections[address] >= limits.address_links:
@@ -124,7 +124,7 @@ def _rate_of(limits: Limits) -> tuple[float, float]:
 
 
 class ClientRates:
-    """The messages and faults of one client in a time: calls `refuse` if there were too many of them."""
+    """The rates of one client's messages and faults. `refuse` is called if one of them is exceeded."""
 
     __slots__ = ("_fault_log", "_faults", "_hear", "_messages", "_refuse", "_total")
 
@@ -182,7 +182,8 @@ class CommandLimits:
 
 
 def expected_work(inputs: Sequence[bytes], frame: Frame) -> int:
-    """Return the least work (units) that a frame is expected to take: a quantum for an input, else that of its bytes.
+    """Return the least work (units) that a frame is expected to take: a quantum for an input, else the work of its
+    bytes.
 
     `inputs` are the words by which a dialect's inputs are known (`CommandCost.inputs`).
     """

@@ -4,7 +4,7 @@ Without a descriptor for it, a connection cannot even be accepted: the event loo
 of the kernel. So a client is refused while there are still descriptors for backends, children and recordings.
 
 Linux doubles the table of descriptors when it is full. A process with several threads waits for all processors then,
-and its event loop stands for 6 to 20 ms. So the table gets its size at the start.
+which blocks its event loop for 6 to 20 ms. So the table is enlarged at the start.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def first_reserved() -> int:
 
 
 def descriptor_shortage() -> str:
-    """Return that too few descriptors are free for a further client, in words for that client; "" if there are enough.
+    """Return an error text for the client if too few descriptors are free; "" if there are enough.
 
     The system gives the lowest free number, so a number near the limit means that nearly all are in use.
     """

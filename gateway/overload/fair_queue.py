@@ -66,7 +66,7 @@ class StepBudget(Struct):
 
 
 class Waiting(Protocol):
-    """Something that takes turns; `given` is the work (units) that it was given."""
+    """A user of the queue, such as a link, that takes turns. `given` is the work (units) that it was given so far."""
 
     given: int
 
@@ -129,7 +129,7 @@ class VirtualTime:
         return link
 
     def note_work(self, link: Waiting, work: int) -> None:
-        """Note the work (units) that the link was given in its turn."""
+        """Add the work (units) of a turn to the link's account, and advance the clock."""
         behind = max(0, self._clock - link.given)
         link.given += work + min(work, behind)
         self._clock += work // (self.count + 1)
@@ -160,7 +160,7 @@ class FairQueue:
     def close_to_clients(self) -> None:
         """Stop handling frames of clients: the gateway ends. Backends and sliced work are served in the steps."""
         self.is_closed = True
-        self.budget.turn_end = STEP  # a lone frame of a client has no room either
+        self.budget.turn_end = STEP  # so that a lone frame of a client has to wait, too
 
     def admit(self, frames: Sequence[Frame], each: int = FRAME) -> Sequence[Frame]:
         """Return the first frames, as many as this turn has room for, and count their work: their bytes, and `each`.
@@ -230,7 +230,7 @@ class FairQueue:
 
 
 class Crowd:
-    """Pieces of work of many links, which wait for a turn. Together they are served like one link.
+    """Queued pieces of work of many links, which together are served like one link.
 
     `expected` is the work (units) of a piece.
     """
@@ -274,9 +274,9 @@ class Crowd:
 class Turns:
     """The turns of one link.
 
-    `resume` shows the frames that wait in its transport to the link once more. `check` returns a frame, or what stands
-    for one that is over a limit. `each` is the work (units) of one frame beside its bytes. `expect` returns the least
-    work that a frame is expected to take.
+    `resume` passes the frames that wait in its transport to the link again. `check` returns a frame, or an Oversize if
+    it is over a limit. `each` is the work (units) of one frame beside its bytes. `expect` returns the least work that a
+    frame is expected to take.
     """
 
     __slots__ = (
@@ -323,9 +323,9 @@ class Turns:
         return max(self._first, self.usual)
 
     def admit(self, frames: Sequence[Frame]) -> Sequence[Frame]:
-        """Return the first frames, as many as there is room for now. With the others the link waits for a turn.
+        """Return the first frames, as many as there is room for now.
 
-        No frames at all mean that the transport has data which it must split first.
+        The link waits for a turn with the others. An empty `frames` means that the transport must first split data.
         """
         if self._queue.is_closed and self._check is not None:
             self._waits, self.waiting = True, 0
@@ -338,7 +338,7 @@ class Turns:
         return admitted if self._check is None else [self._check(frame) for frame in admitted]
 
     def wait(self, frames: Sequence[Frame]) -> None:
-        """Wait for a turn with these frames; without any, with data that the transport must split first."""
+        """Wait for a turn with these frames. Without frames, the transport has data that it must split first."""
         self.waiting += len(frames) or 1
         self._first = self._expect(frames[0]) if frames else 0
         if not self._waits:
@@ -378,17 +378,17 @@ class Turns:
         self._waits = self.waiting > 0
 
     def stop(self) -> None:
-        """Show the waiting frames to a link that is over: it drops them."""
+        """Pass the waiting frames to a link that has ended, which drops them."""
         if self._waits:
             self._resume()
             self.waiting = 0
 
 
 class SlicedWork:
-    """Work of one link beside its frames, in slices: an iterator does one slice at each step, and counts it.
+    """Work of one link besides its frames, done in slices: an iterator does one slice at each step, and counts it.
 
-    It goes on at once while the step has units left, and then takes turns. `fail` is called with the exception of a
-    slice. `expected` is the work (units) of a piece as far as that is known before.
+    It continues while the step has units left, and then takes turns. `fail` is called with the exception of a slice.
+    `expected` is the work (units) of a piece as far as that is known before.
     """
 
     __slots__ = ("_fail", "_pieces", "_queue", "_running", "expected", "given", "waiting")
@@ -407,7 +407,7 @@ class SlicedWork:
         self._queue.budget.left -= units
 
     def add_work(self, work: Iterator[None]) -> None:
-        """Do this work after the work that was added before."""
+        """Queue work, to be done after the work that was added before."""
         self._pieces.append(work)
         waits, self.waiting = self.waiting > 0, len(self._pieces)
         if waits or self._running:
@@ -433,11 +433,11 @@ class SlicedWork:
             self.waiting = len(self._pieces)
 
     def end_link(self, act: Callable[[], None]) -> None:
-        """Call `act`, which ends the link, in turn with the ends of other links."""
+        """Queue `act`, which ends the link, with the ends of other links."""
         self._queue.departures.add_piece(act)
 
     def stop(self) -> None:
-        """Drop the work that waits: the link is over."""
+        """Drop the queued work: the link has ended."""
         self._pieces = deque()  # not cleared: a slice that ends its own link is removed from the other one
 
 

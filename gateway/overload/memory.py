@@ -55,7 +55,7 @@ class MemoryBudget:
             self._left = min(self._left, self.used)
 
     def refusal(self) -> str:
-        """Return why nothing new is accepted, in words for a peer; "" if there is room."""
+        """Return an error text for a new peer or session if memory is short; "" if there is enough."""
         if self.used <= TIGHT * self.limit:
             return ""
         return f"the gateway is out of memory: {self.used} of {self.limit} bytes (`memory`) are in use; try again later"
@@ -76,7 +76,7 @@ class MemoryBudget:
     def _relieve_largest(self) -> None:
         goal = RELIEVED * self.limit
         for meter in sorted(self._relieve, key=lambda meter: meter.counted, reverse=True):
-            if self.used <= goal or meter.size < STEP:  # an idle client would be cut for nothing
+            if self.used <= goal or meter.size < STEP:  # to disconnect an idle client would free nothing
                 return
             self.relieved += 1
             self._relieve[meter]()

@@ -1,6 +1,6 @@
-"""Token buckets: so many messages, faults or connections a second, with a burst.
+"""Token buckets, which limit the messages, faults or connections a second, with a burst.
 
-A bucket is full at first, loses a token for each thing that happens, and gets `rate` tokens a second.
+A bucket is full at first, loses a token with each message, fault or connection, and gets `rate` tokens a second.
 """
 
 from __future__ import annotations

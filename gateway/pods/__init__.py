@@ -1,7 +1,7 @@
-"""The folders of pods and directories of such folders, as listeners and as backends of the gateway.
+"""Folders of pods, and directories of such folders, as listeners and as backends.
 
-folder      the folder of one pod, and its entry in the table of running pods
+folder      as a listener: the folder of one pod, and its entry in the table of running pods
 directory   as a listener: a folder for each session
 live        as a backend: the pods that run in a directory
-index       finds these by name, finds free ones, and sorts them by time
+index       finds running pods by name, finds free ones, and sorts them by time
 """

@@ -29,7 +29,7 @@ from dragoman.mappings.errors import ConfigError
 NAME_SIZE = 40  # bytes of a title in a folder's name: a socket's path has at most 107
 
 Listen = Callable[[str, Ingress], Awaitable[Listener]]
-"""Listen at a socket's path, for links of this ingress."""
+"""Listens at the path of a Unix socket, for links of this ingress."""
 
 log = structlog.get_logger("dragoman.pod")
 
@@ -201,5 +201,5 @@ def _pod_record(name: str, folder: PodFolder, state: SessionState, own: SessionS
 
 
 def _json(value: object) -> Raw:
-    """Return the value as pods write opaque JSON: with sorted keys."""
+    """Return the value as JSON with sorted keys, as pods write opaque JSON."""
     return Raw(msgspec.json.encode(value, order="sorted"))

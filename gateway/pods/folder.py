@@ -2,7 +2,7 @@
 (docs/dialects/pod.md, section 2).
 
 BASE/NAME has the socket `sock` and the files that a pod keeps next to it. Only the owner can read the folder. Files of
-a dead pod are replaced; a live pod's folder is refused. The socket decides which it is, so it is bound first.
+a dead pod are replaced; a live pod's folder is refused. A pod is alive if its socket is, so the socket is bound first.
 
 RUNTIME/pods.json has the entries, by which a TUI finds running pods. Nobody else gets the name and the scope of an
 entry until its process has ended. A parent pod reserves both for its child, under its own process id, and the child
@@ -167,7 +167,7 @@ class PodAllocation:
         self._socket = socket
 
     async def take(self) -> None:
-        """Put our process id in the entry of this name, or add an entry that claims no scope."""
+        """Write our process id into the entry of this name, or add an entry that claims no scope."""
         await self._change(self._add, "cannot add the pod to the table of running pods", os.O_CREAT)
 
     async def release(self) -> None:

@@ -4,7 +4,7 @@ KnownPods keeps it up to date: it reads folders and probes pods in a thread. Eac
 the same for one pod as for thousands, except `update_names`, which pauses after each slice.
 
     a pod is                 when
-    a candidate              it is new, its folder shows a change, or its session lost its owner
+    a candidate              it is new, its folder has changed, or its session lost its owner
     no candidate             it was asked and is busy or dead, or it has an owner
     listed                   it has a socket, and was not found dead since its folder changed
 """
@@ -39,14 +39,14 @@ class PodIndex:
         self._ids: dict[str, tuple[str, ...]] = {}  # pod -> ids of its session that clients know, our own first
         self._by_id: dict[str, str] = {}
         self._by_agent: dict[str, str] = {}
-        self._gone: dict[str, str] = {}  # agent id or name -> a pod that has ended: who names it gets no other
+        self._gone: dict[str, str] = {}  # agent id or name -> a pod that has ended, whose clients get no other pod
         self._candidates: list[str] = []  # heap of the pods that may be free
         self._queued: set[str] = set()  # the names in the heap
         self._pods: dict[str, Pod] = {}  # name -> the pod when it was last read
         self._by_time: list[tuple[int, str]] = []  # (-updated_at, name) of the listed pods, sorted
 
     def update_names(self, names: Sequence[str]) -> Iterator[None]:
-        """Take over the names in the directory; yield after each slice of new ones."""
+        """Update the index with the names in the directory; yield after each slice of new ones."""
         for name in self._ids.keys() - set(names):
             self._drop(name)
         for number, name in enumerate([name for name in names if name not in self._ids], 1):
@@ -74,7 +74,7 @@ class PodIndex:
         return self._ids[name][0]
 
     def find_pod(self, name: str) -> str | None:
-        """Return the pod that is called so, or whose session a client knows by this id."""
+        """Return the name of the pod with this name, or whose session has this id; None if there is none."""
         return name if name in self._ids else self._by_id.get(name)
 
     def find_agent(self, agent: str) -> str | None:
@@ -87,7 +87,7 @@ class PodIndex:
     # -- what is known of them -------------------------------------------------------------------------
 
     def update_pod(self, pod: Pod) -> bool:
-        """Take over what was read of a pod; return True if it is new."""
+        """Update the index with the facts that were read of a pod; return True if the pod is new."""
         known = self._pods.get(pod.name)
         if pod.name not in self._ids or known == pod:
             return False
@@ -123,7 +123,7 @@ class PodIndex:
             heappush(self._candidates, name)
 
     def next_candidates(self, most: int, is_owned: Callable[[str], bool]) -> list[str]:
-        """Return the first candidates, which are candidates no longer; leave out pods whose session has an owner."""
+        """Remove and return the first `most` candidates; leave out pods whose session has an owner."""
         found: list[str] = []
         while self._candidates and len(found) < most:
             name = heappop(self._candidates)
@@ -134,7 +134,10 @@ class PodIndex:
 
 
 class KnownPods:
-    """Keeps the `index` of some pods up to date. `note_changed` is told the session of each pod with a new row."""
+    """Keeps the `index` of the pods up to date.
+
+    `note_changed` is called with the session of each pod whose list row has changed.
+    """
 
     def __init__(self, pods: Pods, index: PodIndex, monotonic: Clock, note_changed: Callable[[str], None]) -> None:
         self._pods = pods
@@ -144,7 +147,7 @@ class KnownPods:
         self._read_at = 0  # ns: when the folders of all pods were read
 
     async def update_names(self) -> None:
-        """Learn which pods the directory has now, if it has changed."""
+        """Read the names of the pods again if the directory has changed."""
         if not self._pods.is_changed():
             return
         names = await asyncio.to_thread(self._pods.list_names)
@@ -154,7 +157,10 @@ class KnownPods:
             self._read_at = 0
 
     async def probe(self, names: list[str], *, wanted: int = 1, idle: bool = False) -> list[Pod]:
-        """Ask pods whether they are alive, until `wanted` of them are, and are idle if `idle`."""
+        """Probe these pods in order until `wanted` of them are alive (with `idle`: alive and idle).
+
+        Return the probed ones.
+        """
         pods = await asyncio.to_thread(self._pods.probe, names, wanted=wanted, idle=idle)
         for pod in pods:
             self._update(pod)
@@ -172,7 +178,10 @@ class KnownPods:
                     self._index.add_candidate(pod.name)
 
     def _update(self, pod: Pod) -> bool:
-        """Take over what was read of a pod; return True if it is new. Its session may have another place in lists."""
+        """Update the index with the facts that were read of a pod, and report a changed list row.
+
+        Return True if the pod is new.
+        """
         if not self._index.update_pod(pod):
             return False
         self._note_changed(self._index.session_of(pod.name))

@@ -47,7 +47,7 @@ class Pod(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StatusFile(Struct, frozen=True):
-    """The part of a `status.json` that is read. A pod without that file counts as idle."""
+    """The fields of a `status.json` that the gateway reads. A pod without that file counts as idle."""
 
     state: Status = "idle"
     segment_id: str | None = "unknown"
@@ -95,7 +95,10 @@ class Pods:
         return [self._read(name) for name, modified in known if not modified or self._time(name, "") != modified]
 
     def probe(self, names: Iterable[str], *, wanted: int = 1, idle: bool = False) -> list[Pod]:
-        """Connect to pods in their order until `wanted` of them are alive, and idle if `idle`; return those asked."""
+        """Connect to pods in order until `wanted` of them are alive (with `idle`: alive and idle).
+
+        Return the probed ones.
+        """
         pods: list[Pod] = []
         for name in names:
             pod = self._read(name)
@@ -134,7 +137,7 @@ class Pods:
                 return STATUS.decode(os.read(file, STATUS_MAX))
             finally:
                 os.close(file)
-        except (OSError, *MALFORMED):  # a pod of another make
+        except (OSError, *MALFORMED):  # a pod of another program
             return StatusFile()
 
     def _time(self, name: str, file: str) -> int:
@@ -145,10 +148,10 @@ class Pods:
             return 0
 
     def _settled(self, modified: int) -> int:
-        """Return a modification time, or 0 if a change that comes now may get the same one."""
+        """Return a modification time, or 0 if it is so recent that a later change may get the same one."""
         return modified if self._clock() - modified > COARSEST_NS else 0
 
 
 def _is_text(name: str) -> bool:
-    """Return True if the name of a file is UTF-8: Python has a lone surrogate for each other byte."""
+    """Return True if the name of a file is UTF-8: Python decodes any other byte as a lone surrogate."""
     return name.isascii() or not any("\udc80" <= character <= "\udcff" for character in name)

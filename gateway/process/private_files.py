@@ -15,10 +15,11 @@ from typing import BinaryIO
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o600, *, draft: str = "tmp") -> Iterator[BinaryIO]:
-    """Open a draft that becomes the file `path` when the block ends. A former file or link is replaced.
+    """Open a draft that becomes the file `path` when the block ends.
 
-    After an error nothing of it is left: a folder with a draft in it could not be removed. `draft` ends its name, which
-    differs between processes that may write the same file at once. An OSError of the opening names `path`.
+    An existing file or link is replaced. After an error the draft is removed: else its folder could not be removed.
+    `draft` is the suffix of the draft's name, which differs between processes that may write the same file at once. An
+    OSError of the opening names `path`.
     """
     hidden = path.with_name(f".{path.name}.{draft}")
     try:

@@ -2,8 +2,8 @@
 
 A limit of processes (`ulimit -u`, `pids.max` of a control group) counts threads, too, and a child that starts processes
 without end uses it up. asyncio starts threads when it first needs them. Then the task that needs one would fail, and
-the gateway with it. libuv even ends the process if it cannot start its threads, which it does for the first connection
-to a TCP address. So all of them start with the gateway.
+the gateway with it. libuv starts its threads for the first connection to a TCP address, and aborts the process if it
+cannot. So all threads are started with the gateway.
 
 glibc keeps what is freed below blocks that are in use: 150 MiB and more after a burst of large messages, and a few MiB
 after many small ones. Large blocks that are always mapped by themselves would go back at once, but then large messages
@@ -86,11 +86,12 @@ async def _end_without_a_thread(_timeout: float | None = None) -> None:
 
 
 def run_in_background() -> None:
-    """Let the calling thread wait for a free CPU when it wakes, instead of taking the one of the event loop.
+    """Let the calling thread wait for a free CPU when it wakes, instead of preempting the event loop.
 
-    The loop would soon take it back, because only one of the two can hold the lock of the interpreter. The thread keeps
-    its share of the CPU. On other systems than Linux this does nothing, nor if an operator has chosen a policy for the
-    gateway: threads of an idle one would take the CPU from others, and those of a real-time one would wait for others.
+    The loop would soon preempt it in turn, because only one of the two can hold the lock of the interpreter. The thread
+    keeps its share of the CPU. On other systems than Linux this does nothing, nor if an operator has chosen a policy
+    for the gateway: threads of an idle one would take the CPU from others, and those of a real-time one would wait for
+    others.
     """
     with contextlib.suppress(OSError):  # a sandbox may forbid it, and musl has neither call
         if sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_OTHER:

@@ -53,11 +53,11 @@ class ServiceNotifier:
 
     @property
     def is_used(self) -> bool:
-        """True if there is a service manager that wants to be told."""
+        """True if there is a service manager that wants messages."""
         return self._address.startswith(("/", "\0"))
 
     async def follow(self, ready: asyncio.Event, stop: asyncio.Event) -> None:
-        """Tell when the gateway is ready and when it stops, and beat for the watchdog; runs until cancelled."""
+        """Report when the gateway is ready and when it stops, and send the watchdog's beats; runs until cancelled."""
         await ready.wait()
         self._tell("READY=1", f"STATUS={self._line()}")
         await self._beat_until(stop)
@@ -66,7 +66,7 @@ class ServiceNotifier:
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
-        """Tell that the configuration is being reloaded, and afterwards that this is done or was refused.
+        """Report that the configuration is being reloaded, and after the block that this is done or was refused.
 
         A reload that the end of the gateway interrupts is not followed by READY=1.
         """
@@ -75,7 +75,7 @@ class ServiceNotifier:
         self._tell("READY=1", f"STATUS={self._line()}")
 
     async def _beat_until(self, end: asyncio.Event) -> None:
-        """Report that the event loop runs, again and again until `end` is set."""
+        """Send a watchdog beat at regular intervals until `end` is set."""
         while not end.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._beat):
@@ -87,7 +87,7 @@ class ServiceNotifier:
         return " ".join(self._status().split())[:STATUS_MAX]
 
     def _tell(self, *assignments: str) -> None:
-        """Send assignments as one datagram, without waiting: a service manager that does not read stops nothing."""
+        """Send assignments as one datagram, without waiting. A datagram that cannot be sent is dropped."""
         if not self.is_used:
             return
         try:
@@ -117,7 +117,7 @@ class InheritedSockets:
         self._taken: set[str] = set()
 
     def adopt(self, environment: MutableMapping[str, str] = os.environ, first: int = FIRST) -> None:
-        """Take the sockets that `environment` tells of, and remove its variables there. Children inherit neither."""
+        """Take the sockets that `environment` names, and remove the variables from it. Children inherit neither."""
         process, count, names = (environment.pop(f"LISTEN_{key}", "") for key in ("PID", "FDS", "FDNAMES"))
         if process != str(os.getpid()) or not count.isdecimal():
             return  # the sockets are meant for another process

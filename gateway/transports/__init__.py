@@ -10,7 +10,7 @@ zeromq          `tcp:` and `dir:` of pando
 pando_project   ports, lock and registry of the project that such a `dir:` names
 curve           the keys of `tcp:`
 stdio           `stdio:`
-child_settings  the environment and limits of its children
+child_settings  the environment and limits of child processes
 file            `file:`, a recording
 """
 

@@ -17,7 +17,7 @@ CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_
 PASSED = frozenset(
     ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", *PROXIES, *map(str.upper, PROXIES), *CERTIFICATES)
 )
-"""Variables that every child of `dragoman serve` gets: the programs, the language, and the way to the network."""
+"""Variables that every child of `dragoman serve` gets: search paths, the language, and the settings of the network."""
 
 OF_SHELLS = frozenset({"_", "OLDPWD", "PWD", "SHLVL"})  # each shell sets its own; no program lacks them
 

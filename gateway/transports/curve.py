@@ -1,4 +1,5 @@
-"""The CURVE keys of `pando+tcp:` endpoints, by which two gateways know each other (docs/security.md, section 5).
+"""The CURVE keys of `pando+tcp:` endpoints, by which two gateways authenticate each other (docs/security.md, section
+5).
 
 A key is 40 characters (Z85), or a certificate as pyzmq's `zmq.auth.create_certificates` writes it. The keys of an
 upstream are read for each connection, and `client_keys` again when it has changed.

@@ -1,4 +1,4 @@
-"""The description of one transport: everything the gateway can do with its endpoints."""
+"""The interface of a transport to the gateway: how to check, listen at and dial its endpoints."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ FORWARDED: ContextVar[str] = ContextVar("FORWARDED", default="")
 class ListenerCallbacks(ConnectionCallbacks, frozen=True, kw_only=True):
     """The callbacks of a listener.
 
-    `accept_as` returns what accepts a connected peer of these facts. `accept` takes each peer of which no facts are
-    known. `authenticated` says that no peer is accepted for its address alone. `not_authenticated` is called with the
-    listener and the reason for each peer that the transport itself has refused. `publish` takes the transport to all
-    subscribers, if there is one. `subscribed` is called for each subscription, and `lost` with each undelivered
+    `accept_as` returns the function that accepts a connected peer with these facts. `accept` accepts a peer without
+    known facts. `authenticated` says that no peer is accepted for its address alone. `not_authenticated` is called with
+    the listener and the reason for each peer that the transport itself has refused. `publish` accepts the transport to
+    all subscribers, if there is one. `subscribed` is called for each subscription, and `lost` with each undelivered
     message. `instance` identifies the gateway there.
     """
 
@@ -88,11 +88,11 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
 
     `listen` or `dial` is None if the gateway does only the other. `check`, `check_upstream` and `check_place` raise
     ConfigError: for any invalid endpoint, for an invalid upstream, and for an address on which this machine cannot
-    listen. `find_hazard` returns what is wrong with a listener although it can be opened, or "". `places` returns what
-    a listener occupies, and so what an upstream reaches; nothing that the system chooses. `free` is an address at which
-    the system chooses the port, or one below `{folder}`; "" if there is no such address. `kept_limits` are the limits
-    that an open listener does not read again after a reload. `counts_connections`: its listener counts the connections
-    of each address from their accept.
+    listen. `find_hazard` returns what is wrong with a listener although it can be opened, or "". `places` returns the
+    Places that a listener occupies, which are those that an upstream reaches; none that the system chooses. `free` is
+    an address at which the system chooses the port, or one below `{folder}`; "" if there is no such address.
+    `kept_limits` are the limits that an open listener does not read again after a reload. `counts_connections`: its
+    listener counts the connections of each address from their accept.
     """
 
     listen: Callable[[Endpoint, Limits, ListenerCallbacks], Awaitable[Listener]] | None = _not_listened
