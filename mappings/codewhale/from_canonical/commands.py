@@ -280,9 +280,9 @@ for source, kind in (
 
 FROM_COMMAND.none("codewhale has no notes for the model", commands.InjectNote)
 FROM_COMMAND.none("codewhale cannot pause", commands.PauseTurn, commands.ResumeTurn)
-FROM_COMMAND.none("codewhale cannot be told to compact", commands.Compact)
-FROM_COMMAND.none("codewhale has a type for an approval's answer and no method", commands.AnswerApproval)
-FROM_COMMAND.none("codewhale asks for no codes", commands.AnswerOtp)
+FROM_COMMAND.none("codewhale has no request to compact", commands.Compact)
+FROM_COMMAND.none("codewhale has no method that answers an approval", commands.AnswerApproval)
+FROM_COMMAND.none("codewhale asks for no one-time codes", commands.AnswerOtp)
 FROM_COMMAND.none("codewhale has no completions", commands.ListCompletions)
-FROM_COMMAND.none("codewhale puts a thread away and deletes none", commands.DeleteSession)
+FROM_COMMAND.none("codewhale can archive a thread, but not delete one", commands.DeleteSession)
 FROM_COMMAND.none("a codewhale answers -32601", Unmapped)

@@ -107,7 +107,7 @@ def open_session(command: commands.OpenSession, _context: Losses) -> Messages:
 @FROM_COMMAND.rule(commands.RenameSession, produces=(wire.UpdateSession,))
 def rename_session(command: commands.RenameSession, context: Losses) -> Messages:
     if carried(command.ext, "row") is None:
-        context.lose(command, "row", "the pando sets tokens, cost and summary to zero: only its own clients tell them")
+        context.lose(command, "row", "the pando sets tokens, cost and summary to zero: only its own clients send them")
     row = given(command.ext, "row", wire.SessionChange, wire.SessionChange())
     row = replace(row, id=command.session, title=command.title)
     return (
@@ -132,7 +132,7 @@ def store_write(command: commands.StoreWrite, _context: Losses) -> Messages:
 FROM_COMMAND.none("pando has no prompt without a turn", commands.PromptOnce)
 FROM_COMMAND.none("pando has no notes for the model", commands.InjectNote)
 FROM_COMMAND.none("pando cannot pause", commands.PauseTurn, commands.ResumeTurn)
-FROM_COMMAND.none("pando cannot be told to compact", commands.Compact)
+FROM_COMMAND.none("pando has no request to compact", commands.Compact)
 FROM_COMMAND.none("pando asks no questions", commands.AnswerApproval, commands.AnswerOtp, commands.AnswerInteraction)
 FROM_COMMAND.none("pando has no completions", commands.ListCompletions)
 FROM_COMMAND.none(

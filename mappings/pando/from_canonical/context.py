@@ -88,7 +88,7 @@ class Context(Losses):
     def take_error(self, error: events.ErrorReported | None, shown: str | None = None) -> None:
         """Replace the last error of the turn; count the previous one as lost, unless its text is `shown`."""
         if self.error is not None and self.error.text != shown:
-            self.lose(self.error, why="pando tells only the error for which a turn fails")
+            self.lose(self.error, why="pando reports only the error for which a turn fails")
         self.error = error
 
     def rolled_back(self) -> Messages:

@@ -406,12 +406,12 @@ FROM_EVENT.none(
     events.SessionActivated,
     events.SessionClosed,
 )
-FROM_EVENT.none("pods show no text outside of the answer", events.Preamble)
-FROM_EVENT.none("pods show a tool's output when it is whole", events.ToolOutputDelta)
-FROM_EVENT.none("pods have no graph", events.StateSnapshot)
+FROM_EVENT.none("pods have no text outside of the answer", events.Preamble)
+FROM_EVENT.none("pods report a tool's output only when it is complete", events.ToolOutputDelta)
+FROM_EVENT.none("pods do not report nodes of a graph", events.StateSnapshot)
 FROM_EVENT.none("pods do not report MCP servers", events.McpStartup)
 FROM_EVENT.none("pods have no goals", events.GoalUpdated, events.GoalCleared)
 FROM_EVENT.none("pods have no hook lines", events.LifecycleReport)
-FROM_EVENT.none("pods show no store to clients", events.StoreChanged)
+FROM_EVENT.none("pods do not report changes of their store", events.StoreChanged)
 FROM_EVENT.none("pods have no ping and no heartbeat", events.Heartbeat, events.Pong)
 FROM_EVENT.none("an unknown event ends a pod client's reader for good", Unmapped)

@@ -472,16 +472,16 @@ def unmapped(event: Unmapped, context: Context) -> Messages:
 
 
 FROM_EVENT.carried(events.MessageAppended, "the next history page", without=("message.system",))
-FROM_EVENT.carried(events.TextDone, "stream_token and the terminal")
+FROM_EVENT.carried(events.TextDone, "stream_token and the terminal message")
 FROM_EVENT.carried(events.ReasoningStarted, "the first stream_reasoning")
 FROM_EVENT.carried(events.ReasoningDone, "stream_reasoning")
 FROM_EVENT.carried(events.ToolCallStarted, "the chunk with the complete arguments")
-FROM_EVENT.carried(events.ApprovalResolved, "the acknowledgement and the turn going on")
-FROM_EVENT.carried(events.InteractionResolved, "the acknowledgement and the turn going on")
-FROM_EVENT.carried(events.UsageReported, "usage in the terminal", without=("usage.cache_read_tokens",))
-FROM_EVENT.carried(events.TurnResult, "the terminal")
-FROM_EVENT.carried(events.StatusChanged, "202 and the terminal")
-FROM_EVENT.carried(events.QuestionAnswered, "the turn going on")
+FROM_EVENT.carried(events.ApprovalResolved, "the acknowledgement; the turn continues")
+FROM_EVENT.carried(events.InteractionResolved, "the acknowledgement; the turn continues")
+FROM_EVENT.carried(events.UsageReported, "the usage in the terminal message", without=("usage.cache_read_tokens",))
+FROM_EVENT.carried(events.TurnResult, "the terminal message")
+FROM_EVENT.carried(events.StatusChanged, "202 and the terminal message")
+FROM_EVENT.carried(events.QuestionAnswered, "further events of the turn")
 FROM_EVENT.carried(events.BackendShutdown, "close code 1001", without=("reason",))
 
 FROM_EVENT.none(
@@ -490,11 +490,11 @@ FROM_EVENT.none(
     events.SessionActivated,
     events.SessionClosed,
 )
-FROM_EVENT.none("smooth shows a tool's output at its end", events.ToolOutputDelta)
+FROM_EVENT.none("smooth reports a tool's output only when it is complete", events.ToolOutputDelta)
 FROM_EVENT.none("smooth has no goals", events.GoalUpdated, events.GoalCleared)
 FROM_EVENT.none("smooth has no completions", events.CompletionsListed)
-FROM_EVENT.none("smooth numbers no model turns", events.ModelTurnStarted, events.ModelTurnEnded)
-FROM_EVENT.none("smooth numbers no model calls", events.ModelCallStarted, events.ModelCallEnded)
+FROM_EVENT.none("smooth does not report model turns", events.ModelTurnStarted, events.ModelTurnEnded)
+FROM_EVENT.none("smooth does not report model calls", events.ModelCallStarted, events.ModelCallEnded)
 FROM_EVENT.none(
     "internal to the backend",
     events.RunStarted,

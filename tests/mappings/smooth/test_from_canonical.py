@@ -353,7 +353,7 @@ def test_an_event_without_a_form_is_counted_by_kind_with_its_reason() -> None:
     for index in range(3):
         assert FROM_EVENT.functions[events.ModelCallStarted](events.ModelCallStarted(index=index), context) == ()
     (loss,) = context.take_losses()
-    assert (loss.kind, loss.count, loss.why) == ("ModelCallStarted", 3, "smooth numbers no model calls")
+    assert (loss.kind, loss.count, loss.why) == ("ModelCallStarted", 3, "smooth does not report model calls")
     assert context.take_losses() == []
 
 
