@@ -389,7 +389,7 @@ async def test_only_so_many_refused_peers_linger_and_none_for_ever(
 async def test_a_peer_that_cannot_miss_its_refusal_is_disconnected_at_once(
     has_ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was served, so it has written before; or it has closed its own direction, so it writes no more."""
+    """A served peer has written before, and one that has closed its own direction writes no more."""
     monkeypatch.setattr("dragoman.adapters.line_transport.LINGER", 3600.0)
     async with serving(tmp_path, TransportLimits(close_deadline=3600.0)) as server:
         with raw(server.path) as peer:
