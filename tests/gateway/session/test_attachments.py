@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.session.inputs import as_references
+from dragoman.gateway.session.inputs import PATHS_MAX, as_references
 from dragoman.mappings.canonical.values import FileAttachment, FileRef, ImageAttachment, Text
 from tests.gateway.in_memory import in_memory_gateway
 from tests.gateway.smooth_client_messages import CREATE
@@ -64,6 +64,16 @@ def test_an_attachment_that_is_no_local_file_stays_an_attachment(roots: Path, ur
     assert as_references(attached, [str(roots)]) == attached
 
 
-def test_without_roots_no_file_is_read(roots: Path) -> None:
+def test_without_roots_no_file_is_read(roots: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     attached = (FileAttachment(name="a", url=str(roots / "in" / "a b.txt")),)
+    monkeypatch.setattr("os.path.realpath", None)
     assert as_references(attached, []) == attached
+
+
+def test_only_so_many_characters_of_the_paths_of_an_input_are_resolved(roots: Path) -> None:
+    """The system is asked for each component of a path. A `data:` URL is no path."""
+    image, file = ImageAttachment(url="data:," + "x" * PATHS_MAX), FileAttachment(name="a", url=f"{roots}/in/a b.txt")
+    reference = FileRef(path=str((roots / "in" / "a b.txt").resolve()))
+    assert as_references((image, file), [str(roots)]) == (image, reference)
+    long = FileAttachment(name="a", url=f"{roots}/" + "in/../" * (PATHS_MAX // 6) + "in/a b.txt")
+    assert as_references((long, file), [str(roots)]) == (long, file)
