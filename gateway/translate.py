@@ -16,7 +16,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from dragoman.gateway.observability.ledger import Ledger
-from dragoman.gateway.session.commands import answers_one
+from dragoman.gateway.session.commands import answers_command
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped
 from dragoman.mappings.canonical.commands import ListSessions, OpenSession, Ping, ResumeSession, SubmitInput
@@ -172,7 +172,7 @@ class _Stream(_Writer):
 
     def render(self, burst: Burst[Event]) -> Iterator[tuple[Sequence[Event], Rendered]]:
         for item in self._overheard(burst.items):  # as another client observes them
-            if answers_one(item):  # a response to one link is no part of the session's stream
+            if answers_command(item):  # a response to one link is no part of the session's stream
                 yield [item], self._writing.write(Burst(items=[item], request=burst.request, at=burst.at))
                 continue
             for run in self._form.feed([item], burst.at):

@@ -31,7 +31,7 @@ from dragoman.gateway.recording.format import (
     RecordingError,
     frame_line,
 )
-from dragoman.gateway.session.commands import answers_one
+from dragoman.gateway.session.commands import answers_command
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.gateway.session.question_form import Given, resolution_of
 from dragoman.gateway.session.runs import Run
@@ -280,7 +280,7 @@ class ImportedCapture:
         accepted = self._accepted(item)
         if accepted is not None:
             yield from self._accept(*accepted, at)
-        elif answers_one(item):
+        elif answers_command(item):
             yield EventLine(cursor=self._cursor, event=item, link=conn)
             if isinstance(item, Reply) and item.request in self._begun:
                 self._begun.discard(item.request)

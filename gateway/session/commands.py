@@ -52,7 +52,7 @@ ADDRESSED = frozenset(kind for kind in get_args(Event) if kind.answers != "never
 """Types that may answer a command."""
 
 
-def answers_one(event: Any) -> bool:
+def answers_command(event: Any) -> bool:
     return event.answers == "always" or (event.answers == "by_request" and bool(event.request))
 
 
@@ -60,7 +60,7 @@ def split_answers(events: Iterable[Any]) -> list[tuple[bool, list[Any]]]:
     """Return the events in order, split into parts: events that each answer one command (True), and others (False)."""
     parts: list[tuple[bool, list[Any]]] = []
     for event in events:
-        answers = event.answers != "never" and answers_one(event)  # no call for those that never do: most of them
+        answers = event.answers != "never" and answers_command(event)  # no call for those that never do: most of them
         if not parts or parts[-1][0] is not answers:
             parts.append((answers, []))
         parts[-1][1].append(event)
@@ -221,7 +221,7 @@ class Commands:
             event = self._inputs.match_repeated(event)
         pending = self._in_flight.find_command(event.request)
         if pending is None:
-            self._inputs.take_stray(event, at)
+            self._inputs.take_unmatched(event, at)
         elif isinstance(event, TurnAccepted):
             self._inputs.accept(pending, at)
             self._settle(event.request)  # last: until then an error of our own code fails the command

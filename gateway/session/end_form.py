@@ -55,7 +55,7 @@ class EndForm:
 
     def _final_text(self, turn: OpenTurn, sent: str, text: str) -> None:
         """Send the text that the whole text of a turn has beyond its deltas; report a Gap if they contradict."""
-        if turn.leaves_out(text):
+        if turn.is_shortened_in(text):
             return
         if text.startswith(sent):
             if type(turn.open) is ReasoningBlock:

@@ -131,7 +131,7 @@ class Inputs:
         """Remember an input that was not accepted in time, because the backend may still accept it."""
         self._late = request, command
 
-    def take_stray(self, event: Event, at: int) -> None:
+    def take_unmatched(self, event: Event, at: int) -> None:
         """Handle an answer for which no command waits: begin the turn of a late input, or count a loss."""
         if isinstance(event, TurnAccepted) and self._late is not None and event.request == self._late[0]:
             (_, command), self._late = self._late, None

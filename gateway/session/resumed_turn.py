@@ -25,7 +25,7 @@ from typing import Any
 
 from msgspec import structs
 
-from dragoman.gateway.session.turn_recovery import as_events, heard_before
+from dragoman.gateway.session.turn_recovery import as_events, items_of_earlier_turns
 from dragoman.mappings.canonical import Event, SessionState, events, prelude
 from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
 
@@ -76,7 +76,7 @@ class ResumedTurn:
     def __init__(self, state: SessionState, *, logged: bool = False) -> None:
         self._state = state
         self._turn = state.turn.id if state.turn is not None else ""
-        heard = [*as_events(heard_before(state)), *prelude(state)]
+        heard = [*as_events(items_of_earlier_turns(state)), *prelude(state)]
         self._heard: deque[Event] = deque(event for event in heard if type(event) in CONTENT)
         self._stage = Stage.REPEATED if self._heard else Stage.CUT
         self._logged = logged

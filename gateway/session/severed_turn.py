@@ -25,15 +25,15 @@ from dragoman.gateway.session.resumed_turn import CONTENT, ResumedTurn
 from dragoman.gateway.session.turn_recovery import (
     FoundTurn,
     find_turn,
-    heard_before,
+    items_of_earlier_turns,
     missed_events,
-    not_heard,
     start_of_run,
+    without_items,
 )
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, events
 from dragoman.mappings.canonical.commands import STOPS, SubmitInput
-from dragoman.mappings.canonical.values import Failure, flatten, is_said
+from dragoman.mappings.canonical.values import Failure, flatten, is_message
 from dragoman.mappings.dialect import Loss
 
 STARTED = CONTENT - {events.ToolCallFinished}  # a result may belong to the model turn before
@@ -184,14 +184,14 @@ class SeveredTurn:
         if waiting is not None and not own:
             return flatten(waiting.segments)
         first = [item for item in own if item.turn == own[0].turn]
-        inputs = (item.text for item in reversed(first) if is_said(item, "user"))
+        inputs = (item.text for item in reversed(first) if is_message(item, "user"))
         return next(inputs, None)
 
     def _say_missed(self, found: FoundTurn, at: int) -> None:
         state = self._context.state
         if state.turn is not None:
             known, running = state.transcript[state.fresh :], found.verdict == "running"
-            own = not_heard(found.own, heard_before(state))
+            own = without_items(found.own, items_of_earlier_turns(state))
             events = self._with_start(missed_events(state.turn, known, own, running=running))
             if events:
                 self._context.effects.deliver(self._context.form.feed(events, at), at)

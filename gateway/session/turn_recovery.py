@@ -34,7 +34,7 @@ from dragoman.mappings.canonical.values import (
     ToolResult,
     answers,
     content_of,
-    is_said,
+    is_message,
 )
 
 
@@ -50,7 +50,7 @@ class FoundTurn(Struct, frozen=True, kw_only=True):
     def ends_in_text(self) -> bool:
         """True if the last item of the run in the history is a text of the assistant."""
         last = self.own[-1] if self.own else None
-        return last is not None and is_said(last, "assistant")
+        return last is not None and is_message(last, "assistant")
 
     def ending_events(self) -> list[Event]:
         """Return the events that end the turn as the history shows it."""
@@ -80,7 +80,7 @@ def find_turn(state: SessionState, text: str | None, history: events.HistorySnap
         if len(runs) != 1:
             return UNKNOWN
         found = _state_of_run(runs[0], runs[0].first, history)
-        return found if number is None else structs.replace(found, own=not_heard(found.own, before))
+        return found if number is None else structs.replace(found, own=without_items(found.own, before))
     at, is_known = _find_input(before, text, history)
     if at is not None:
         run = next((run for run in history.runs if run.last > at), None)
@@ -122,7 +122,7 @@ def _new_runs(before: Sequence[Item], history: events.HistorySnapshot) -> list[P
 
 def _inputs(items: Sequence[Item]) -> list[tuple[int, str]]:
     """Return the index and the text of each input of a user."""
-    return [(i, item.text) for i, item in enumerate(items) if is_said(item, "user")]
+    return [(i, item.text) for i, item in enumerate(items) if is_message(item, "user")]
 
 
 def _find_input(before: Sequence[Item], text: str, history: events.HistorySnapshot) -> tuple[int | None, bool]:
@@ -171,10 +171,10 @@ def start_of_run(state: SessionState) -> int:
 
 
 def _parks(item: Item) -> bool:
-    return is_said(item, "assistant") and ends_with_question(item.text)
+    return is_message(item, "assistant") and ends_with_question(item.text)
 
 
-def heard_before(state: SessionState) -> list[Item]:
+def items_of_earlier_turns(state: SessionState) -> list[Item]:
     """Return the items of the backend's run in earlier turns, without questions in words and answers to them."""
     items = state.transcript[start_of_run(state) : state.fresh]
     heard: list[Item] = []
@@ -187,7 +187,7 @@ def heard_before(state: SessionState) -> list[Item]:
     return heard
 
 
-def not_heard(items: Sequence[Item], heard: Sequence[Item]) -> tuple[Item, ...]:
+def without_items(items: Sequence[Item], heard: Sequence[Item]) -> tuple[Item, ...]:
     """Return the items of a run that are not among those `heard` in earlier turns."""
     known = Counter(map(content_of, heard))
     rest = []

@@ -168,7 +168,7 @@ class OpenTurn(Struct, kw_only=True):
                 parts += block.parts
         return "".join(parts)
 
-    def leaves_out(self, text: str) -> bool:
+    def is_shortened_in(self, text: str) -> bool:
         """Return True if `text` lacks some words or signs of the turn's visible text, but has the others in order."""
         sent, text = self.text().strip(), text.strip()
         if sent.startswith(text) or sent.endswith(text):

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from structlog.testing import capture_logs
 
-from dragoman.gateway.session.commands import ADDRESSED, answers_one
+from dragoman.gateway.session.commands import ADDRESSED, answers_command
 from dragoman.gateway.session.context import SessionContext
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import ListSessions
@@ -43,9 +43,9 @@ async def test_a_client_that_leaves_closes_the_stream() -> None:
 
 
 def test_only_a_requested_history_answers_a_request() -> None:
-    assert answers_one(HistorySnapshot(items=(), request="r"))
-    assert not answers_one(HistorySnapshot(items=()))
-    assert not answers_one(TextDelta(text="a"))
+    assert answers_command(HistorySnapshot(items=(), request="r"))
+    assert not answers_command(HistorySnapshot(items=()))
+    assert not answers_command(TextDelta(text="a"))
 
 
 def test_every_event_with_a_request_id_goes_to_one_link() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
-from dragoman.gateway.session.commands import answers_one
+from dragoman.gateway.session.commands import answers_command
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import QuestionAsked, TurnEnded
 from dragoman.mappings.canonical.values import Origin
@@ -174,7 +174,7 @@ ANSWER: dict[str, Callable[[Frame], bool]] = {
 
 @pytest.mark.parametrize("dialect", ANSWER)
 def test_only_the_end_of_a_run_answers_the_request_that_began_its_turn(dialect: str) -> None:
-    said = [e for e in samples(Event) if not answers_one(e) and not isinstance(e, TurnEnded | QuestionAsked)]
+    said = [e for e in samples(Event) if not answers_command(e) and not isinstance(e, TurnEnded | QuestionAsked)]
     assert len(said) > 50
     for event in said:
         projection = registry.dialect(dialect).projection('"r1"\n1\nt' if dialect == "codewhale" else "r1", "")

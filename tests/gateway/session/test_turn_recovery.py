@@ -9,10 +9,10 @@ import pytest
 from dragoman.gateway.session.turn_recovery import (
     as_events,
     find_turn,
-    heard_before,
+    items_of_earlier_turns,
     missed_events,
-    not_heard,
     start_of_run,
+    without_items,
 )
 from dragoman.gateway.session.wording import ANSWER_APPROVAL, ANSWER_CODE
 from dragoman.mappings.canonical import Event, OpenTurn, SessionState, events
@@ -211,13 +211,13 @@ def test_a_run_begins_with_its_turn_if_no_question_parked_the_one_before(last: s
 
 
 def test_questions_and_what_the_user_typed_are_not_among_what_the_backend_told() -> None:
-    heard = heard_before(parked(*BEFORE, *PARKED, *AGAIN))
+    heard = items_of_earlier_turns(parked(*BEFORE, *PARKED, *AGAIN))
     assert heard == [*CALLED, told("assistant", "Let me see.", "t2")]
 
 
 def test_items_that_were_heard_are_left_out_once_each() -> None:
     first, more, result = told("assistant", "Yes", "t"), told("assistant", "Yes", "u"), CALLED[2]
-    assert not_heard([first, *CALLED, more], [first, *CALLED[:2]]) == (result, more)
+    assert without_items([first, *CALLED, more], [first, *CALLED[:2]]) == (result, more)
 
 
 def test_items_are_told_as_the_events_of_their_turn() -> None:
