@@ -118,7 +118,7 @@ class Clients:
         if full:
             if not refused:  # a failed authentication was written to the audit log already
                 audit.refuse(link, full)
-            serving = self._send_away(link, full, "denied" if refused else "busy")
+            serving = self._reject(link, full, "denied" if refused else "busy")
         else:
             serving = self._serve(link, router, address if attaches else None, named.expires)
         if self._start(serving, link) and not full:
@@ -171,7 +171,7 @@ class Clients:
         for link in list(self.links.values()):
             link.end(CloseReason.GOING_AWAY, STOPS)
 
-    async def _send_away(self, link: Link, text: str, cause: Cause) -> None:
+    async def _reject(self, link: Link, text: str, cause: Cause) -> None:
         """Send the reason in the peer's dialect, if it has unsolicited errors, and disconnect the peer."""
         why = "too many clients, or too little memory" if cause == "busy" else "not authenticated"
         self.services.ledger.record([Loss(kind="link", why=why)], target=link.dialect.name)

@@ -107,12 +107,12 @@ class Routes:
             planned = [await self._plan(route, known.get(route.name), services, undo) for route in routes]
             kept = self._match_listeners(planned)
             closing = [(old, one) for old in self.running for one in old.listeners if one not in kept]
-            strangers = list(self._find_strangers(routes))
+            unauthenticated = list(self._find_unauthenticated(routes))
             opened = await self._open_missing(planned, closing, identities, undo)
             undo.pop_all()
         for listener in opened:
             self._listening(listener.address)
-        self._clients.deny(strangers, NOT_NAMED)
+        self._clients.deny(unauthenticated, NOT_NAMED)
         for listener, new in kept.items():
             listener.target.change(new.router, identities)
         self.identities = identities
@@ -153,7 +153,7 @@ class Routes:
 
     # -- change ----------------------------------------------------------------------------------------
 
-    def _find_strangers(self, routes: Sequence[Route]) -> Iterator[Link]:
+    def _find_unauthenticated(self, routes: Sequence[Route]) -> Iterator[Link]:
         """Yield the clients that connected before their route began to authenticate clients.
 
         The client on our own stdin is not among them.

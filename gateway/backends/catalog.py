@@ -35,7 +35,7 @@ WAITING_MAX = 1024
 NAMES_MAX = 10_000  # remembered names, of some 1,000 conversations; the oldest is forgotten first
 ROW_MAX = 16 * 1024  # bytes of a row as JSON that is remembered: real ones have some hundred
 
-Told = Callable[[Rows], None]
+SendRows = Callable[[Rows], None]
 
 
 class BackendCatalog(RelayedBackend):
@@ -51,24 +51,24 @@ class BackendCatalog(RelayedBackend):
         self._names: dict[str, SessionSummary] = {}
         super().__init__(control, connect)
 
-    def _list_asking(self, archived: bool) -> Asking[Told]:
+    def _list_asking(self, archived: bool) -> Asking[SendRows]:
         """Return the request for a list, with or without archived conversations.
 
         All callers of `ask` share its answer.
         """
         return Asking(
             lambda command: self._backend.send([command]),
-            lambda waiting: _tell(waiting, self._rows.get(archived, ())),
-            lambda waiting, _failure: _tell(waiting, ()),
+            lambda waiting: _send_to_all(waiting, self._rows.get(archived, ())),
+            lambda waiting, _failure: _send_to_all(waiting, ()),
             services=self._services,
             bound=WAITING_MAX,
         )
 
-    def ask(self, archived: bool, told: Told) -> None:
-        """Call `told` with the rows of the conversations that the backend has, including those that are open here."""
+    def ask(self, archived: bool, send_rows: SendRows) -> None:
+        """Call `send_rows` with the rows of the backend's conversations, including those that are open here."""
         asking = self._lists[archived]
-        if asking.hold([told]):
-            told(())
+        if asking.hold([send_rows]):
+            send_rows(())
         elif not asking.active:
             asking.begin(self._list(archived), self._services.limits.connect_deadline)
 
@@ -94,7 +94,7 @@ class BackendCatalog(RelayedBackend):
             self._session.lost(text, others, cause)  # first: a control session without a connection rests
         for asking in self._lists.values():
             if any(asking.is_asked(command.request) for command in unsent):
-                _tell(asking.lost([])[1], ())
+                _send_to_all(asking.lost([])[1], ())
             else:
                 asking.answer(None)
         return False
@@ -140,6 +140,6 @@ class BackendCatalog(RelayedBackend):
         self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why=why, count=count)])
 
 
-def _tell(waiting: Sequence[Told], rows: Rows) -> None:
-    for told in waiting:
-        told(rows)
+def _send_to_all(waiting: Sequence[SendRows], rows: Rows) -> None:
+    for send_rows in waiting:
+        send_rows(rows)

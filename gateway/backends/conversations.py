@@ -34,7 +34,7 @@ from dragoman.mappings.canonical.values import SessionSummary
 class ReplayedKind(SessionOpener):
     """A recording, or a backend in this process: it has no conversations but those that are open here."""
 
-    def session_behind(self, wanted: str, principal: str) -> Session | None:
+    def session_for_listener(self, wanted: str, principal: str) -> Session | None:
         resume = "" if wanted == NEW else wanted
         named = resume not in ("", LATEST)
         session = canonical_id(self._sessions.route.name, resume) if named else self._services.new_id()
@@ -66,20 +66,20 @@ class ConversationsKind(ReplayedKind):
         super().__init__(sessions, make_backend)
         self._is_served = is_served
 
-    def leads_to(self, session: Session) -> bool:
+    def takes_further_clients(self, session: Session) -> bool:
         return self._is_served is None or self._is_served(session.state)
 
-    def list_sessions(self, link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
+    def list_sessions(self, link: Link, command: ListSessions, send_rows: Callable[[Rows], None]) -> None:
         catalog = self._listable()
         if catalog is None:
-            super().list_sessions(link, command, tell)
+            super().list_sessions(link, command, send_rows)
         else:
-            catalog.ask(command.archived, tell)
+            catalog.ask(command.archived, send_rows)
 
     def listed(self, name: str) -> SessionSummary | None:
         return self._catalog.find_row(name) if self._catalog is not None else None
 
-    def ask_for(self, link: Link, command: Command) -> bool:
+    def request_session(self, link: Link, command: Command) -> bool:
         upstream = self._sessions.upstream
         may_run = upstream.lost_turn == "reachable" and link.dialect.name == upstream.name
         # A session that is not open here has a turn only if its backend keeps turns.
@@ -88,7 +88,7 @@ class ConversationsKind(ReplayedKind):
         self._seek(link, GetSession(request=command.request, session=command.session), command)
         return True
 
-    def _seek(self, link: Link, command: GetSession | ResumeSession, then: Command | None = None) -> None:
+    def _seek(self, link: Link, command: GetSession | ResumeSession, next_command: Command | None = None) -> None:
         """Ask the backend for a session, after it has listed the names of its sessions.
 
         A smooth sessionId is derived from the canonical id, which may be derived from an id like `thr_...` of a
@@ -96,17 +96,17 @@ class ConversationsKind(ReplayedKind):
         its own id, but not by the conversationId of a rename.
         """
         catalog, upstream = self._listable(), self._sessions.upstream
-        by_listed_name = upstream.renames_listed and isinstance(then, RenameSession)
+        by_listed_name = upstream.renames_listed and isinstance(next_command, RenameSession)
         is_own_name = link.dialect.name == upstream.name and not by_listed_name
         if is_own_name or self.listed(command.session) or catalog is None:
-            self._ask(link, command, then)
+            self._ask(link, command, next_command)
             return
         note = link.tap.postpone() if link.tap is not None else do_nothing
 
         def go_on(_rows: Rows) -> None:
             note()
             if link.alive:
-                self._ask(link, command, then)
+                self._ask(link, command, next_command)
 
         catalog.ask(True, go_on)
 

@@ -181,7 +181,7 @@ class HistoryLoader(AskingBackend):
         if self._resume == LATEST:
             latest = self._find(_names((yield ListSessions(limit=1))))
             if not latest:
-                self._tell(None, [])  # there is nothing to resume for these clients
+                self._pass_on_history(None, [])  # there is nothing to resume for these clients
                 return
             self._resume = latest
             if self._taken(self._resume):
@@ -198,7 +198,7 @@ class HistoryLoader(AskingBackend):
         elif isinstance(opened, Reply) and opened.failure is not None:
             raise Refused(Failure(cause="upstream_lost", text=opened.failure.text))
         else:
-            self._tell(None, [])
+            self._pass_on_history(None, [])
 
     def _load(
         self, opened: SessionOpened | None, answers: Sequence[Burst[Event]], *, limit: int = RESUMED_MAX
@@ -227,7 +227,7 @@ class HistoryLoader(AskingBackend):
         if opened is None:
             refusal = None  # clients were told before
         self._lacks_all |= refusal is not None
-        self._tell(opened, items, answers, refusal)
+        self._pass_on_history(opened, items, answers, refusal)
 
     def _note_loaded(self, page: Event, items: Sequence[Item]) -> None:
         """Note that the whole history was loaded, also after an earlier refusal. `page` is its last page."""
@@ -241,7 +241,7 @@ class HistoryLoader(AskingBackend):
         """Load the newest page, or all after a refusal. The session adds the messages that it does not know."""
         return self._load(None, answers, limit=RESUMED_MAX if self._lacks_all else PAGE)
 
-    def _tell(
+    def _pass_on_history(
         self,
         opened: SessionOpened | None,
         items: Sequence[Item],

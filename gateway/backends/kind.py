@@ -79,9 +79,9 @@ class BackendKind(ABC):
 
     # -- list ------------------------------------------------------------------------------------------
 
-    def list_sessions(self, link: Link, _command: ListSessions, tell: Callable[[Rows], None]) -> None:
-        """Call `tell` with the backend's sessions, once they are known; they may be those of the wanted page alone."""
-        self.when_described(link, lambda: tell(()))
+    def list_sessions(self, link: Link, _command: ListSessions, send_rows: Callable[[Rows], None]) -> None:
+        """Call `send_rows` with the backend's sessions, once they are known; perhaps only those of the wanted page."""
+        self.when_described(link, lambda: send_rows(()))
 
     def listed(self, _name: str) -> SessionSummary | None:
         """Return the row of a session that a list has shown to clients under this name."""
@@ -102,13 +102,13 @@ class BackendKind(ABC):
         return None
 
     @abstractmethod
-    def session_behind(self, _wanted: str, _principal: str) -> Session | None:
+    def session_for_listener(self, _wanted: str, _principal: str) -> Session | None:
         """Return the session for a listener that asks for `new`, `latest` or the name of one that is not open here.
 
         None: the backend has none for it now. Raise Refused if none may be made for a client of this principal.
         """
 
-    def leads_to(self, _session: Session) -> bool:
+    def takes_further_clients(self, _session: Session) -> bool:
         """Return True if further clients of a listener get this session, which others of them share already."""
         return True
 
@@ -122,7 +122,7 @@ class BackendKind(ABC):
         """Return the agent id for the answer to a client that asked for the agent `wanted` and got this session."""
         return wanted
 
-    def without_choice(self, command: OpenSession | ResumeSession) -> OpenSession | ResumeSession:
+    def without_session_choice(self, command: OpenSession | ResumeSession) -> OpenSession | ResumeSession:
         """Return the command without the fields that chose the session, so that they are not counted as lost."""
         return command
 
@@ -136,7 +136,7 @@ class BackendKind(ABC):
         """Ask the backend for a session that is not open here; raise Refused if it has no others."""
         raise Refused(not_found(command.session))
 
-    def ask_for(self, _link: Link, _command: Command) -> bool:
+    def request_session(self, _link: Link, _command: Command) -> bool:
         """Ask the backend for the session of a command, then perform it.
 
         Return False if the backend has no further sessions.
@@ -182,9 +182,9 @@ class SessionOpener(BackendKind):
     def get_session(self, link: Link, command: GetSession) -> None:
         self._seek(link, command)
 
-    def _seek(self, link: Link, command: GetSession | ResumeSession, then: Command | None = None) -> None:
-        """Ask the backend for a session by the client's name for it, then perform the command `then`."""
-        self._ask(link, command, then)
+    def _seek(self, link: Link, command: GetSession | ResumeSession, next_command: Command | None = None) -> None:
+        """Ask the backend for a session by the client's name for it, then perform the command `next_command`."""
+        self._ask(link, command, next_command)
 
     @abstractmethod
     def _connect(self, session: Session) -> Backend:
@@ -194,8 +194,8 @@ class SessionOpener(BackendKind):
         """Return a new session, which gets its id once the backend has opened it; raise Refused if there is no room."""
         return self._sessions.make_unopened(link, self._connect)
 
-    def _ask(self, link: Link, command: OpeningCommand, then: Command | None = None) -> None:
-        """Ask the backend to open a session, and perform the command `then` once it is open.
+    def _ask(self, link: Link, command: OpeningCommand, next_command: Command | None = None) -> None:
+        """Ask the backend to open a session, and perform the command `next_command` once it is open.
 
         A name that a list gave to a client is translated into the backend's own. The backend never hears the name of
         another user's session: an unused name makes it answer as for an unknown one, after the same time.
@@ -210,7 +210,7 @@ class SessionOpener(BackendKind):
         try:
             session = self._new_session(link, command)
         except Refused as refused:  # the backend may have been asked first, so no caller is above
-            refused.tell(link, command)
+            refused.send_to(link, command)
             return
         if isinstance(command, OpenSession):
             self._sessions.choose(link, session, command.session)
@@ -225,7 +225,7 @@ class SessionOpener(BackendKind):
             # before the gateway adds what the client left out
             self._services.ledger.count_partial(link.dialect, self._sessions.upstream, [command], commands=True)
             command = self._with_trace(self._sessions.complete(command), session.state.trace)
-        session.commands.open_session(link, command, then)
+        session.commands.open_session(link, command, next_command)
 
     def _with_trace(self, command: Opening, trace: TraceContext | None) -> Opening:
         """Return a command that opens a session with its trace context, if the backend has a field for it."""

@@ -86,14 +86,14 @@ class PodsKind(BackendKind):
         sessions.watchers.append(self._reconsider)
         sessions.on_rested.append(_disown)
 
-    def list_sessions(self, _link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
-        tell([*self._page(command)])
+    def list_sessions(self, _link: Link, command: ListSessions, send_rows: Callable[[Rows], None]) -> None:
+        send_rows([*self._page(command)])
 
     def row_of(self, session: Session) -> SessionSummary:
         pod = self._index.find_listed(session.state.id)
         return completed(session, _row(self._index.session_of(pod.name), pod)) if pod is not None else session.summary()
 
-    def session_behind(self, _wanted: str, _principal: str) -> Session | None:
+    def session_for_listener(self, _wanted: str, _principal: str) -> Session | None:
         if self._choice.is_final:
             raise Refused(self._choice.why)
         return self._choice.session
@@ -114,7 +114,7 @@ class PodsKind(BackendKind):
         name = self._index.find_pod(session.state.id)
         return session_id(self._sessions.route.name, name) if name is not None and wanted == name else wanted
 
-    def without_choice(self, command: OpenSession | ResumeSession) -> OpenSession | ResumeSession:
+    def without_session_choice(self, command: OpenSession | ResumeSession) -> OpenSession | ResumeSession:
         if command.metadata is UNSET or not _pod_named_by(command):
             return command
         rest = msgspec.json.decode(command.metadata, type=dict[str, Raw])

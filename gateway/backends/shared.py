@@ -98,7 +98,7 @@ class SharedKind(RememberingOpener):
         """Return True if the session has a message, because every session there has a title."""
         return row.messages > 0
 
-    def session_behind(self, wanted: str, principal: str) -> Session | None:
+    def session_for_listener(self, wanted: str, principal: str) -> Session | None:
         if wanted not in ("", LATEST):
             name = "" if wanted == NEW else wanted
             return self._make(name, self._ids_of(name) if name else None, principal)

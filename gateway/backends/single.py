@@ -50,7 +50,7 @@ class SingleKind(BackendKind):
             self._only = self._session_at(self._choose(None))
         return self._only
 
-    def leads_to(self, session: Session) -> bool:
+    def takes_further_clients(self, session: Session) -> bool:
         if self._choose is None:
             return True
         own = next(endpoint for endpoint, made in self._made.items() if made is session)
@@ -66,7 +66,7 @@ class SingleKind(BackendKind):
     def subscribed(self) -> None:
         self._only.presence.connect_for_query()
 
-    def session_behind(self, _wanted: str, _principal: str) -> Session | None:
+    def session_for_listener(self, _wanted: str, _principal: str) -> Session | None:
         return self._session_for_new()
 
     def open_session(self, link: Link, _command: OpenSession | ResumeSession) -> Session | None:

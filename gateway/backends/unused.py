@@ -132,8 +132,8 @@ class RememberingOpener(SessionOpener):
         self._unused = UnusedRows(self._services.dialects, sessions.list.drop_row)
         self._list = ListWait(self._services)
 
-    def list_sessions(self, link: Link, command: ListSessions, tell: Callable[[Rows], None]) -> None:
-        self._list.when_listed(partial(super().list_sessions, link, command, tell))
+    def list_sessions(self, link: Link, command: ListSessions, send_rows: Callable[[Rows], None]) -> None:
+        self._list.when_listed(partial(super().list_sessions, link, command, send_rows))
 
     def find_session(self, name: str) -> Session | None:
         row = self._unused.remove_row(name)

@@ -70,7 +70,7 @@ class Refused(Exception):  # noqa: N818  # an answer to a client, not an error
         super().__init__(failure.text)
         self.failure = failure
 
-    def tell(self, client: Client, command: Command) -> None:
+    def send_to(self, client: Client, command: Command) -> None:
         """Send the failure as the answer to the command, and write a line of the audit log."""
         audit.refuse(client, self.failure.text, command=type(command).__name__)
         client.send([Reply(request=command.request, failure=self.failure)])

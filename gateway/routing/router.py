@@ -171,10 +171,10 @@ class Router:
         """Return the session that all clients of the link's listener share; None if the backend has none for it now."""
         ingress = link.ingress
         known = self._all.listener_sessions.find_session(ingress)
-        if known is not None and self.backend.leads_to(known):
+        if known is not None and self.backend.takes_further_clients(known):
             return known
         wanted = ingress.session
-        session = self._commands.find_named(wanted) or self.backend.session_behind(wanted, link.principal)
+        session = self._commands.find_named(wanted) or self.backend.session_for_listener(wanted, link.principal)
         if session is not None:
             self._all.assign_listener(ingress, session)
         return session
@@ -267,7 +267,11 @@ class Router:
             return
         session = self._commands.find_session(link, command.session)
         answers = isinstance(command, ANSWERS)
-        if session is None and not self._all.past.is_hidden(command.session) and self.backend.ask_for(link, command):
+        if (
+            session is None
+            and not self._all.past.is_hidden(command.session)
+            and self.backend.request_session(link, command)
+        ):
             return
         if session is None or (answers and not self._policy.sees(link.principal, session.state)):
             refuse_unknown(link, command)

@@ -149,12 +149,12 @@ class SessionCommands:
         try:
             session = find()
         except Refused as refused:
-            refused.tell(link, command)
+            refused.send_to(link, command)
             return
         if session is None:
             return
         ledger, upstream = self._sessions.services.ledger, self._sessions.upstream
-        answered = self._backend.without_choice(command)
+        answered = self._backend.without_session_choice(command)
         ledger.count_partial(link.dialect, upstream, [answered], commands=True)  # the gateway answers it
         if session.state.id not in link.sessions:  # a repeated open has no effect, and may come without end
             audit.note("open", link, session=session.state.id)
@@ -235,7 +235,7 @@ class SessionCommands:
         self._backend.list_sessions(link, command, lambda rows: self._tell_page(link, command, rows))
 
     def _tell_page(self, link: Link, command: ListSessions, rows: Rows) -> None:
-        def tell(page: SessionsListed | None) -> None:
+        def send_page(page: SessionsListed | None) -> None:
             if page is not None:
                 link.send([page])
             else:  # the first page again would be paged through forever
@@ -250,7 +250,7 @@ class SessionCommands:
             open_rows=open_rows,
             other_rows=other_rows,
         )
-        link.add_work(self._sessions.list.take_page(wanted, tell))
+        link.add_work(self._sessions.list.take_page(wanted, send_page))
 
     def _divide(self, link: Link, rows: Rows) -> tuple[dict[str, ListedRow], list[ListedRow]]:
         """Return the rows of sessions that are open here, by their ids, and of others that the client sees."""

@@ -119,13 +119,13 @@ class SessionList:
         if self._kept.pop(id, None) is not None and self._index.live_session(id) is None:
             self._remove(id)
 
-    def take_page(self, wanted: WantedPage, tell: Callable[[SessionsListed | None], None]) -> Iterator[None]:
-        """Call `tell` with a page, or with None for an unknown cursor. Yield when the work of the step is used up."""
+    def take_page(self, wanted: WantedPage, send_page: Callable[[SessionsListed | None], None]) -> Iterator[None]:
+        """Call `send_page` with a page, or with None for an unknown cursor. Yield when the step has no units left."""
         self._budget.left -= PAGE
         yield from self._place_changed(wanted.row_of)
         start = self._start(wanted)
         if start is None:
-            tell(None)
+            send_page(None)
             return
         command, size = wanted.command, page_size(wanted.command)
         query, rows = command.query.lower(), list[SessionSummary]()
@@ -140,7 +140,7 @@ class SessionList:
             if self._spend():
                 yield
         more = rows[size - 1].session if len(rows) > size else None
-        tell(SessionsListed(request=command.request, sessions=tuple(rows[:size]), next_cursor=more))
+        send_page(SessionsListed(request=command.request, sessions=tuple(rows[:size]), next_cursor=more))
 
     def _spend(self) -> bool:
         """Count the work of one session; return True if the work of the step is used up."""

@@ -80,7 +80,7 @@ class Sessions:
         self.publications = Publications(self.index, self.policy)
         observer = SessionObserver(
             on_renamed=self._changed,
-            on_status=self._tell_watchers,
+            on_status=self._notify_watchers,
             on_rested=self._rested,
             on_busy=self.busy.note,
             on_run=events.on_run,
@@ -181,7 +181,7 @@ class Sessions:
             former = self.index.names(session)
             log.info("session id changed", session=own, former=session.state.id)
             self.index.drop(session)
-            self.tell(session)
+            self.announce(session)
         provisional = session.state.id
         session.presence.rename(own)
         self.list.forget(provisional)
@@ -209,7 +209,7 @@ class Sessions:
     def _rested(self, session: Session) -> None:
         for act in self.on_rested:
             act(session)
-        end = self.tell if self.listener_sessions.is_lasting(session) else self.drop
+        end = self.announce if self.listener_sessions.is_lasting(session) else self.drop
         end(session)
 
     def choose(self, link: Link, session: Session, name: str) -> None:
@@ -250,7 +250,7 @@ class Sessions:
                 self.past.note_owner(self.index.names(session), session.state.owner)
             self.index.drop(session)
             self.listener_sessions.remove_session(session)
-            self.tell(session)
+            self.announce(session)
 
     def _end(self, session: Session) -> None:
         """Stop a session and close its recording. Its losses stay in the ledger."""
@@ -271,19 +271,19 @@ class Sessions:
 
     def _add(self, session: Session) -> None:
         self.index.add(session)
-        self.tell(session)
+        self.announce(session)
         self.publications.update_session(session)
 
-    def tell(self, session: Session) -> None:
+    def announce(self, session: Session) -> None:
         if session in self.index:
             self.list.changed.add(session.state.id)
             self.quota.note_owner(session.state)
             if not self.policy.shared:
                 self.past.note_owner(self.index.names(session), session.state.owner)
         self.publications.note_session(session)
-        self._tell_watchers(session)
+        self._notify_watchers(session)
 
-    def _tell_watchers(self, session: Session) -> None:
+    def _notify_watchers(self, session: Session) -> None:
         for watcher in self.watchers:
             watcher(session)
 
@@ -291,12 +291,12 @@ class Sessions:
         if not session.state.owner:
             session.state.owner = link.principal
             self.publications.update_session(session)
-            self.tell(session)
+            self.announce(session)
 
     def assign_listener(self, ingress: Ingress, session: Session) -> None:
         """Attach all further clients of the listener `ingress` to this session."""
         self.listener_sessions.assign(ingress, session)
-        self.tell(session)
+        self.announce(session)
 
 
 def replace_session(sessions: Sessions, session: Session) -> None:

@@ -110,14 +110,16 @@ class Commands:
             case _:
                 self._in_flight.forward(client, command)
 
-    def open_session(self, client: Client, command: commands.OpeningCommand, then: Command | None = None) -> None:
+    def open_session(
+        self, client: Client, command: commands.OpeningCommand, next_command: Command | None = None
+    ) -> None:
         """Ask the backend to open or find the conversation of a new session, then attach `client`.
 
-        `then` is the client's own command for that session, which has the same request.
+        `next_command` is the client's own command for that session, which has the same request.
         """
         before = self._context.state.opening if isinstance(command, commands.GetSession) else None
         self._context.state.opening = _opening_after(before, command)  # a resumed one has its own folder and model
-        self._in_flight.forward(client, command, then=then)
+        self._in_flight.forward(client, command, next_command=next_command)
 
     def _pause(self, client: Client, command: commands.PauseTurn) -> None:
         if self._questions.waits_for_words(client):
@@ -239,7 +241,7 @@ class Commands:
         if isinstance(event, SessionOpened):
             self._context.state.opening = _opening_after(self._context.state.opening, command)
             if client is not None:
-                shown.show(client, command.request, event, pending.then)
+                shown.show(client, command.request, event, pending.next_command)
         elif isinstance(event, InteractionInvalid):
             self._questions.note_invalid(pending, event)
         elif isinstance(event, OtpVerified | OtpInvalid):

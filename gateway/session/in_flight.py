@@ -25,8 +25,8 @@ from dragoman.mappings.dialect import Dialect
 class PendingCommand(Struct, frozen=True, kw_only=True):
     """A command to the backend that has no answer yet. `client` asked for it, or the gateway itself if that is None.
 
-    `segments` is the text that the client typed, if it gave the command in words. `then` is the client's own command,
-    if `command` has to open its session first. `weight` is in bytes.
+    `segments` is the text that the client typed, if it gave the command in words. `next_command` is the client's own
+    command, if `command` has to open its session first. `weight` is in bytes.
     """
 
     command: Command
@@ -34,7 +34,7 @@ class PendingCommand(Struct, frozen=True, kw_only=True):
     timer: Timer
     client: Client | None
     segments: tuple[Segment, ...]
-    then: Command | None
+    next_command: Command | None
 
 
 LATE = "the backend did not answer in time"
@@ -69,7 +69,11 @@ class InFlight:
         return len(self._pending)
 
     def forward(
-        self, client: Client | None, command: Command, segments: tuple[Segment, ...] = (), then: Command | None = None
+        self,
+        client: Client | None,
+        command: Command,
+        segments: tuple[Segment, ...] = (),
+        next_command: Command | None = None,
     ) -> str:
         """Write a command to the backend under a request id of our own; return that id, or "" if it was refused."""
         services, upstream = self._services, self._upstream
@@ -82,9 +86,9 @@ class InFlight:
         limits, request = services.limits, services.new_id()
         deadline = limits.open_deadline if isinstance(command, OpeningCommand) else limits.accept_deadline
         timer = services.schedule(deadline, lambda: self._late(request, _late_text(upstream)))
-        size = weight.of_values(command, then)
+        size = weight.of_values(command, next_command)
         self._pending[request] = PendingCommand(
-            command=command, weight=size, timer=timer, client=client, segments=segments, then=then
+            command=command, weight=size, timer=timer, client=client, segments=segments, next_command=next_command
         )
         self._count(size)
         if request not in self._pending:  # there was no memory for it

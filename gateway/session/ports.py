@@ -186,7 +186,7 @@ class Effects(Protocol):
         Return the session to attach clients to, which may be another one.
         """
 
-    def show(self, client: Client, request: str, event: SessionOpened, then: Command | None) -> None:
+    def show(self, client: Client, request: str, event: SessionOpened, next_command: Command | None) -> None:
         """Attach the client that asked for the session, and perform the command that it sent for it."""
 
     def refused(self) -> None:

@@ -323,16 +323,16 @@ class Session:
         """Drop the session, because its backend did not open it."""
         self._observer.on_renamed(self, "", False)
 
-    def show(self, client: Client, request: str, event: events.SessionOpened, then: Command | None) -> None:
+    def show(self, client: Client, request: str, event: events.SessionOpened, next_command: Command | None) -> None:
         if self.state.backend_ids is not None:
-            _show_opened(self, client, request, event, then)
+            _show_opened(self, client, request, event, next_command)
         else:  # the client asked for another session, which was opened first; the backend has not opened this one yet
             self.presence.connect_for_query()
-            self.pending.when_known(lambda: _show_opened(self, client, request, event, then))
+            self.pending.when_known(lambda: _show_opened(self, client, request, event, next_command))
 
 
 def _show_opened(
-    session: Session, client: Client, request: str, event: events.SessionOpened, then: Command | None
+    session: Session, client: Client, request: str, event: events.SessionOpened, next_command: Command | None
 ) -> None:
     state = session.state
     state.agent = event.agent or state.agent or (state.opening.agent if state.opening is not None else "")
@@ -344,9 +344,9 @@ def _show_opened(
         client.send([structs.replace(event, request=request, session=state.id, ext=state.ids)])
     else:
         session.delivery.detach(client)  # it may see other forms now
-        session.presence.attach(client, "" if then is not None else request)
-    if then is not None:
-        session.commands.act(client, then)
+        session.presence.attach(client, "" if next_command is not None else request)
+    if next_command is not None:
+        session.commands.act(client, next_command)
 
 
 # Each function calls a part of the session for another part, which is made before it. As lambdas in `__init__` the

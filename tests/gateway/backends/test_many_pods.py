@@ -179,7 +179,7 @@ class ManyPods:
         """Let the owner of a pod's session leave the session."""
         session = self.session(name)
         session.state.owner = ""
-        self.sessions.tell(session)
+        self.sessions.announce(session)
 
     def id(self, name: str) -> str:
         return session_id("test", f"pod+unix:{self.folder}/{name}/sock")
@@ -231,7 +231,7 @@ async def test_a_pod_that_was_found_free_is_asked_again_for_a_client_that_comes_
 
         def come_later() -> None:  # the queue is never empty
             pods.dead.add("0000")
-            found = partial(pods.kind.session_behind, "", "")
+            found = partial(pods.kind.session_for_listener, "", "")
             pods.kind.when_known(link("b"), OpenSession(), lambda: names.append(found().state.title))
 
         await pods.perform(OpenSession(), come_later)
@@ -380,7 +380,7 @@ async def test_the_latest_pod_is_the_live_one_whose_status_changed_last(many_pod
         pods.dead, pods.modified = {"0042"}, {"0042": 9, "0043": 8}
         latest = link()
         latest.ingress = Ingress(session=LATEST)
-        found = await pods.perform(None, lambda: pods.kind.session_behind(LATEST, "ann"), latest)
+        found = await pods.perform(None, lambda: pods.kind.session_for_listener(LATEST, "ann"), latest)
         assert found.state.title == "0043"
         assert pods.calls["connect"] == 2
 

@@ -95,10 +95,10 @@ async def test_the_folder_of_a_titled_session_is_named_after_the_first_title(bas
         (base / "Order").mkdir()
         router = app.routers[0]
         for title in ("Holiday", "Holiday", "Order", "a/b", "..", "讓" * 40):
-            session = router.backend.session_behind("new", "local")
+            session = router.backend.session_for_listener("new", "local")
             assert session is not None
             session.state.title, session.state.owner = title, "local"
-            router._all.tell(session)
+            router._all.announce(session)
         ids = [session.state.id for session in router.sessions]
         names = {"test", "Holiday", f"Holiday-{ids[1][:8]}", f"Order-{ids[2][:8]}", ids[3], ids[4], "讓" * 13}
         await until(lambda: folders(base) == names)

@@ -42,7 +42,7 @@ def test_a_reload_changes_which_sessions_are_published() -> None:
     session, subscriber = route.open_session(route.connect("a")), route.connect("b")
     session.state.owner = "ann"
     sessions = route.sessions
-    sessions.tell(session)
+    sessions.announce(session)
     sessions.publications.add_link(subscriber)
     found = [(sessions.publications.count, subscriber.id in session.delivery.attachments)]
     for share in ("all", "owner"):

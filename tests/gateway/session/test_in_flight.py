@@ -81,7 +81,9 @@ def test_another_session_takes_what_clients_asked_and_not_what_the_gateway_did()
 
 def test_commands_count_with_their_weight_until_they_are_settled() -> None:
     flight = Flight()
-    flight.commands.forward(None, SubmitInput(segments=(Text(text="x" * 5_000),)), then=RenameSession(title="y" * 700))
+    flight.commands.forward(
+        None, SubmitInput(segments=(Text(text="x" * 5_000),)), next_command=RenameSession(title="y" * 700)
+    )
     assert 5_700 <= flight.weight < 6_000
     flight.commands.settle("r1")
     assert flight.weight == 0
