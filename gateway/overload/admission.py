@@ -5,14 +5,15 @@ other peer counts, and is refused in its dialect, when its link is made. The lim
 links alone: a client above this limit gets an error in its dialect.
 
 The bytes of a command are checked before it is decoded: decoding builds an object for each JSON value, and holds the
-interpreter until it is done (docs/performance.md, "The work of one step"). A refused frame becomes Oversize, so the
-client gets its dialect's own error and stays connected.
+interpreter until it is done (docs/performance.md, "The work of one step"). The values of a frame of more than 1 MiB are
+counted in slices. A refused frame becomes Oversize, so the client gets its dialect's own error and stays connected.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 import structlog
 
@@ -29,7 +30,7 @@ from dragoman.gateway.services import Services
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.dialect import HEAD, Dialect, Frame, Oversize, Parts
 from dragoman.mappings.errors import PeerError, PeerErrorCode
-from dragoman.mappings.value_count import check_value_count
+from dragoman.mappings.value_count import count_values
 
 log = structlog.get_logger("dragoman")
 
@@ -156,7 +157,7 @@ class ClientRates:
 class CommandLimits:
     """The limits `max_command` and `message_values` for clients of one dialect."""
 
-    __slots__ = ("_large_part", "_size", "_values", "unchecked")
+    __slots__ = ("_count", "_large_part", "_size", "_values", "unchecked")
 
     def __init__(self, limits: Limits, dialect: Dialect) -> None:
         self.unchecked = min(limits.max_command, limits.message_values)
@@ -164,21 +165,26 @@ class CommandLimits:
         self._size = limits.max_command
         self._values = limits.message_values
         self._large_part = dialect.cost.large_part
+        self._count: Iterator[None] | None = None  # of the values of a frame that is checked in several calls
 
-    def check(self, frame: Frame) -> Frame:
-        """Return the frame, or an Oversize in its place if the frame exceeds a limit."""
+    def check(self, frame: Frame) -> Frame | None:
+        """Return the frame, an Oversize in its place if it exceeds a limit, or None to be called once more with it."""
         parts = _parts(frame)
         size = sum(map(len, parts))
         if size <= self.unchecked:
             return frame
-        if size > self._size and size - sum(map(self._large_part, parts)) > self._size:
-            return Oversize(size=size, limit=self._size, name="max_command", head=parts[-1][:HEAD])
+        if self._count is None:
+            if size > self._size and size - sum(map(self._large_part, parts)) > self._size:
+                return Oversize(size=size, limit=self._size, name="max_command", head=parts[-1][:HEAD])
+            self._count = chain.from_iterable(count_values(part, self._values) for part in parts)
+        checked: Frame | None
         try:
-            for part in parts:
-                check_value_count(part, self._values)
+            checked = next(self._count, frame)
         except PeerError:
-            return Oversize(size=size, limit=self._values, name="message_values", head=parts[-1][:HEAD])
-        return frame
+            checked = Oversize(size=size, limit=self._values, name="message_values", head=parts[-1][:HEAD])
+        if checked is not None:
+            self._count = None
+        return checked
 
 
 def expected_work(inputs: Sequence[bytes], frame: Frame) -> int:

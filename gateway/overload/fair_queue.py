@@ -275,8 +275,8 @@ class Turns:
     """The turns of one link.
 
     `resume` passes the frames that wait in its transport to the link again. `check` returns a frame, or an Oversize if
-    it is over a limit. `each` is the work (units) of one frame beside its bytes. `expect` returns the least work that a
-    frame is expected to take.
+    it is over a limit. It returns None for a large frame, of which it checks another slice in the next turn. `each` is
+    the work (units) of one frame beside its bytes. `expect` returns the least work that a frame is expected to take.
     """
 
     __slots__ = (
@@ -297,7 +297,7 @@ class Turns:
         self,
         queue: FairQueue,
         resume: Callable[[], None],
-        check: Callable[[Frame], Frame] | None = None,
+        check: Callable[[Frame], Frame | None] | None = None,
         each: int = FRAME,
         expect: Callable[[Frame], int] = memory,
     ) -> None:
@@ -332,10 +332,16 @@ class Turns:
             return ()
         some = frames if self._check is None else frames[:CLIENT_FRAMES]  # only handling a command shows what it costs
         admitted = self._queue.admit(some, self._each)
+        checked = admitted
+        if self._check is not None:
+            checked = [frame for frame in map(self._check, admitted) if frame is not None]
         self.waiting = 0
-        if len(admitted) < len(frames) or not frames:
-            self.wait(frames[len(admitted) :])
-        return admitted if self._check is None else [self._check(frame) for frame in admitted]
+        if len(checked) < len(frames) or not frames:
+            self.wait(frames[len(checked) :])
+        if len(checked) < len(admitted):  # one above a step, which is alone
+            self._queue.budget.left += _size(admitted[0]) + self._each - STEP  # counted again when it is admitted
+            self._first = STEP
+        return checked
 
     def wait(self, frames: Sequence[Frame]) -> None:
         """Wait for a turn with these frames. Without frames, the transport has data that it must split first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import tracemalloc
 from typing import Any
@@ -22,6 +23,7 @@ from dragoman.gateway.overload.memory import MemoryBudget
 from dragoman.gateway.peer import Peer
 from dragoman.mappings.dialect import HEAD, Burst, Frame, Missed, Oversize, Parts
 from dragoman.mappings.smooth import DIALECT
+from dragoman.mappings.value_count import PIECE, SLICE
 from tests.dialects import parts
 from tests.gateway.in_memory import ManualClock
 from tests.memory_transport import MemoryTransport
@@ -111,7 +113,9 @@ COMMAND_LIMITS = Limits(max_command=20_000, message_values=5_000)
 
 
 def checked(frame: Frame, name: str = "smooth") -> Frame:
-    return CommandLimits(COMMAND_LIMITS, registry.dialects()[name]).check(frame)
+    checked = CommandLimits(COMMAND_LIMITS, registry.dialects()[name]).check(frame)
+    assert checked is not None
+    return checked
 
 
 @pytest.mark.parametrize(
@@ -175,6 +179,26 @@ def test_the_rest_of_a_command_and_all_other_commands_may_not_be_longer(name: st
     refused = checked(data, name)
     assert isinstance(refused, Oversize)
     assert (refused.size, refused.limit, refused.name) == (len(data), 20_000, "max_command")
+
+
+def test_the_values_of_a_large_frame_are_counted_in_slices() -> None:
+    limits = CommandLimits(COMMAND_LIMITS, registry.dialects()["smooth"])
+
+    def count(image: str) -> tuple[int, Frame]:
+        frame = json.dumps({"action": "send_message", "images": [{"url": image}]}).encode()
+        for slices in itertools.count(1):
+            if (result := limits.check(frame)) is not None:
+                return slices, result
+        raise AssertionError
+
+    mebibyte = PIECE * SLICE
+    assert count("x" * (3 * mebibyte))[0] == 4
+    assert count("," * (3 * mebibyte))[0] == 4, "the first piece tells that strings must be left out"
+    slices, refused = count("x" * (2 * mebibyte) + '"},' + "[0]," * 5_000 + '{"url":"')
+    assert (slices, isinstance(refused, Oversize)) == (5, False), "JSON in a string"
+    frame = b'{"action":"send_message","images":["' + b"x" * mebibyte + b'",' + b"0," * 6_000 + b"0]}"
+    assert limits.check(frame) is limits.check(frame) is None, "with strings, then without"
+    assert isinstance(limits.check(frame), Oversize)
 
 
 def test_an_attachment_does_not_make_room_for_more_values() -> None:

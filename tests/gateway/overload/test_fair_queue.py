@@ -318,6 +318,19 @@ def test_a_client_that_opens_sessions_gets_no_more_frames_handled_than_the_step_
     assert len(harness.log) == 100
 
 
+def test_other_links_are_served_between_the_slices_in_which_a_large_frame_is_checked() -> None:
+    harness, large = FairQueueHarness(), b"x" * 4 * STEP
+    slices = iter((None, None, None, large))
+    first, other = harness.sender("large"), harness.client("other")
+    first.turns = Turns(harness.queue, first.act, lambda _frame: next(slices))
+    first.say(large)
+    assert harness.log == []
+    for number in range(3):
+        other.say(b"%d" % number)
+        harness.step()
+    assert harness.log == [("other", b"0"), ("other", b"1"), ("other", b"2"), ("large", large)]
+
+
 def test_a_client_with_cheap_frames_uses_the_whole_step() -> None:
     harness = FairQueueHarness()
     harness.client("client").say(*[b"{}"] * 1000)
