@@ -61,6 +61,7 @@ class FrameIntake:
         "_outbox",
         "_over",
         "_queue",
+        "_read",
         "_read_text",
         "_receive",
         "_receive_now",
@@ -104,6 +105,7 @@ class FrameIntake:
         self._over, self.is_limited = False, peer.limited
         self.ahead: Step[Any] | None = None
         """The step that the translator made of a frame on which the link has not acted."""
+        self._read: Frame | None = None  # that frame
         self.heard = False
         """True once `understands` has accepted a frame."""
         self._add_text: TextSink | None = None
@@ -146,7 +148,15 @@ class FrameIntake:
                         self._queue.spend(0)  # or the next frame would wait although no other link does
                     return 1
         before, debt = budget.left, 0 if self.is_limited else STEP
-        if 0 < size <= self._unchecked and before > budget.turn_end - debt:
+        if self.ahead is not None:
+            if frames[0] is not self._read:  # it came by the other connection to a pando: it waits for its turn
+                self.turns.wait(frames)
+                return 0
+            if given > 1:
+                self.turns.wait(frames[1:])
+            frames = frames[:1]
+            budget.left -= memory(frames[0])
+        elif 0 < size <= self._unchecked and before > budget.turn_end - debt:
             budget.left -= self._each + size
         elif not (frames := self.turns.admit(frames)):
             return 0
@@ -171,12 +181,14 @@ class FrameIntake:
     def _read_ahead(self, frames: Sequence[Frame]) -> None:
         """Let the translator read a frame that waits in the transport.
 
-        The link acts on it when the transport passes it again.
+        The link acts on it when the transport passes it again. Frames that come meanwhile wait behind it.
         """
         step = self.ahead = self._receive_now(frames)
+        self._read = frames[0]
+        self.stream_text(None)
 
         def receive(_frames: Sequence[Frame]) -> Step[Any]:
-            self._receive, self.ahead = self._receive_now, None
+            self._receive, self.ahead, self._read = self._receive_now, None, None
             return step
 
         self._receive = receive

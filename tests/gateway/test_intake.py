@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dragoman.gateway.intake import TEXT_DEBT, TEXT_MAX, FrameIntake
+from dragoman.gateway.intake import LARGE, TEXT_DEBT, TEXT_MAX, FrameIntake
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.log_throttle import FaultLog
 from dragoman.gateway.outbox import Outbox
@@ -108,6 +108,19 @@ def test_a_lone_piece_of_text_does_not_wait_although_the_step_is_full() -> None:
     assert received.sink([b"+" + b"x" * TEXT_MAX]) == 0
     received.queue.budget.left = -TEXT_DEBT
     assert received.sink([b"+token"]) == 0
+
+
+def test_frames_of_another_connection_wait_behind_a_large_frame_that_was_only_read() -> None:
+    """A pando has two connections, and one translator."""
+    received, large = Received(), bytes(LARGE)
+    received.intake.stream_text(received)
+    assert received.sink([large]) == 0
+    received.soon.popleft()()
+    assert received.sink([b"+token"]) == received.sink([b"event", b"more"]) == 0
+    assert received.sink([large]) == 1
+    received.soon.popleft()()
+    assert received.sink([b"+token"]) == 1
+    assert (received.items, received.texts) == ([large, b"+token"], [])
 
 
 def test_the_next_step_begins_once_the_pieces_of_text_have_used_up_this_one() -> None:
