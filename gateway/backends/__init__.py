@@ -14,8 +14,7 @@ status           counts the connections of a route and their failures
 spare_children   chooses the child that is ended when a further one is needed
 
 asking           holds items for a backend until it has answered a question of the gateway
-history_loader   loads the history of a resumed conversation, and what was missed of it
-long_histories   reads the long histories that clients ask for, page by page
+history_loader   loads the history of a resumed conversation, what was missed of it, and long ones for clients
 catalog          lists the sessions in a backend's store
 list_wait        holds actions until a backend has listed its sessions
 demultiplexing   gives the answers and texts of a shared connection to their sessions

@@ -28,18 +28,19 @@ So the session may lack two parts of the history, each or both of them:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeGuard
 
 from msgspec import structs
 
+from dragoman.adapters.base import do_nothing
 from dragoman.gateway.backends.asking import Asking, AskingBackend, ConnectionLost, Script, TimedOut, failure_in
-from dragoman.gateway.backends.long_histories import PAGE, LongHistories, count_loss, read_pages
 from dragoman.gateway.ingress import LATEST
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.policy import Refused
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
+from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import (
     GetHistory,
@@ -52,13 +53,75 @@ from dragoman.mappings.canonical.commands import (
 )
 from dragoman.mappings.canonical.events import Alert, HistorySnapshot, Reply, SessionOpened, SessionsListed, TurnEnded
 from dragoman.mappings.canonical.values import Cause, Failure, Item
-from dragoman.mappings.dialect import Burst, StreamedBlock
+from dragoman.mappings.dialect import Burst, Loss, StreamedBlock
 
+PAGE = 100  # messages: the largest page that the schema of every server allows (docs/dialects/smooth.md, section 3)
 LISTED_MAX = 200  # conversations that are searched for one: the largest page of servers
 RESUMED_MAX = 20 * PAGE  # messages of a resumed conversation that are loaded
 # seconds for all pages: a pod's parent waits 5 s for its run to begin (docs/dialects/pod.md, section 11)
 PATIENCE = 3.0
 MISSING = "earlier messages are missing: "
+
+
+class LongHistories:
+    """The histories of more than PAGE messages that clients of one session have asked for."""
+
+    def __init__(self, session: BackendEvents, services: Services) -> None:
+        self._session = session
+        self._services = services
+        self.readings: dict[str, Asking[Command]] = {}
+        """The histories that are read, by the request id of the client. Each page is asked for under the same id."""
+
+    def read(self, command: GetHistory, send: Callable[[Sequence[Command]], None]) -> None:
+        """Read a history from the backend of `send`, for as long as its client waits for an answer."""
+        reading: Asking[Command] = Asking(
+            lambda page: send([page]),
+            do_nothing,
+            lambda _held, _failure: self.readings.pop(command.request, None),
+            services=self._services,
+        )
+        self.readings[command.request] = reading
+        reading.begin(self._answer(command), self._services.limits.accept_deadline)
+
+    def lost(self, unsent: Sequence[Command]) -> None:
+        """Stop reading for these requests. Without requests, stop all: a new connection answers no old request."""
+        for request in [command.request for command in unsent] or [*self.readings]:
+            if request in self.readings:
+                self.readings.pop(request).stop()
+
+    def stop(self) -> None:
+        self.lost([])
+
+    def _answer(self, command: GetHistory) -> Script:
+        items: list[Item] = []
+        answer = yield from read_pages(command, items, self._services.limits.transcript_max)
+        del self.readings[command.request]
+        if isinstance(answer, HistorySnapshot):
+            if answer.next_cursor and len(items) < command.limit:
+                count_loss(self._services, self._session, "older than the part of a history that is read")
+            answer = structs.replace(answer, items=tuple(items))
+        self._session.receive([Burst(items=[answer])])
+
+
+def read_pages(command: GetHistory, items: list[Item], most: int) -> Generator[Command, Any, Any]:
+    """Add pages to `items` up to `command.limit` messages or a weight of `most`; return the last answer."""
+    weight, cursor = 0, command.cursor
+    while True:
+        page = yield structs.replace(command, limit=min(PAGE, command.limit - len(items)), cursor=cursor)
+        if not isinstance(page, HistorySnapshot):
+            return page
+        items += page.items
+        weight += sum(map(of_item, page.items))
+        cursor = page.next_cursor or ""
+        complete = not cursor or not page.items or len(items) >= command.limit
+        if complete or weight > most:
+            return page
+
+
+def count_loss(services: Services, session: BackendEvents, why: str) -> None:
+    """Count messages of a history that are not read."""
+    loss = Loss(kind="HistorySnapshot", field="items", why=why)
+    services.ledger.record([loss], session=session.state.id)
 
 
 class HistoryLoader(AskingBackend):
