@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from itertools import chain
+from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -29,6 +30,7 @@ TABLES = tuple(name for name in ConfigFile.__struct_fields__ if name != "route")
 RESTART = "if the package was replaced while the gateway ran, restart it"
 """The advice for an error that no configuration should cause."""
 
+LOOK = 0.5  # seconds between two looks at the file; each takes 0.1 ms, in a thread, because a file system may be slow
 REOPEN = 10.0  # seconds between two checks of the files of listening sockets: one system call for each
 
 log = structlog.get_logger("dragoman.audit")
@@ -183,3 +185,33 @@ class ConfigReloader:
             generation=status.generation + 1,
             **structs.asdict(changes),
         )
+
+
+async def watch_file(file: Path, on_change: Callable[[], None]) -> None:
+    """Call `on_change` whenever the content of a file may have changed; runs until cancelled.
+
+    A change is a save in place, a save by rename, or the swap of a symbolic link:
+
+        /etc/dragoman/config.toml -> ..data/config.toml      Kubernetes mounts a ConfigMap like this, and
+        /etc/dragoman/..data      -> ..2026_11_22            renames a new link over `..data`
+
+    The file is checked through all links on its path. So all these changes look the same, and are noticed on every file
+    system, also on one that reports no events. An editor or the kubelet takes several steps, so a change counts once
+    two checks in a row have found the same.
+    """
+    known = last = await asyncio.to_thread(_stamp, file)
+    while True:
+        await asyncio.sleep(LOOK)
+        before, last = last, await asyncio.to_thread(_stamp, file)
+        if last == before != known:
+            known = last
+            on_change()
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    """Return a value that changes with the content of a file, () if the file is missing for a moment."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -19,14 +19,13 @@ from dragoman.gateway.app import App
 from dragoman.gateway.backends.status import LOOK, BackendLosses
 from dragoman.gateway.cli import quick_start
 from dragoman.gateway.config.check import load
-from dragoman.gateway.config.file_watch import watch_file
 from dragoman.gateway.config.model import Ops
 from dragoman.gateway.config.startup import find_hazards, probe
 from dragoman.gateway.observability import logs
 from dragoman.gateway.overload import descriptors
 from dragoman.gateway.process.runtime import configure_interpreter, return_free_memory, start_threads
 from dragoman.gateway.process.systemd import INHERITED, ServiceNotifier
-from dragoman.gateway.reload import ConfigReloader
+from dragoman.gateway.reload import ConfigReloader, watch_file
 from dragoman.mappings.errors import DragomanError, first_error
 
 if TYPE_CHECKING:

@@ -11,6 +11,5 @@ references     replaces references to variables, secrets and relative paths
 startup        warns of what will not work on this machine, and tries to reach the backends
 local_sockets  finds servers of this machine, and folders in which others could replace a socket
 ops_address    the address of the ops port
-file_watch     notices changes of the file
 display        shows a configuration in force
 """
