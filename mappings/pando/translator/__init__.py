@@ -2,9 +2,8 @@
 
 client             calls, and the sessions that we follow
 followed_sessions  the sessions of a primary that we follow: which are kept, checked and asked for next
-followed_session   one followed session: the order of its events, and the calls that they wait for
+followed_session   one followed session: the order of its events, and those that wait until their run is known
 followed_turn      its turn, and how that ends
-held_events        its events that wait until their run is known
 run_input          the input that began the run of such a session
 known_messages     the messages of such a session that we know
 output             the text and the tool calls of its turn

@@ -17,7 +17,7 @@ from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, 
 from dragoman.mappings.dialect import Missed, Parts, Step
 from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.pando.to_canonical.replies import MESSAGES_MAX, SESSIONS_MAX
-from dragoman.mappings.pando.translator import held_events
+from dragoman.mappings.pando.translator import followed_session
 from dragoman.mappings.pando.translator.client import (
     CALL_MAX,
     CHANGED_QUIET,
@@ -782,7 +782,7 @@ def test_a_history_ends_before_the_input_of_a_run_that_is_told_after_it() -> Non
 
 
 def test_too_many_events_for_the_wait_for_an_answer_stay_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_events, "HELD_MAX", 2)
+    monkeypatch.setattr(followed_session, "HELD_MAX", 2)
     primary = attached()
     primary.sends("message.list", [])
     primary.sent(run())

@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from dragoman.mappings.canonical import Event, events
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Burst, Step
-from dragoman.mappings.pando.translator import held_events
+from dragoman.mappings.pando.translator import followed_session
 from dragoman.mappings.pando.translator.followed_session import FollowedSession
 from dragoman.mappings.pando.translator.output import LatestCall
 
 
 def test_the_events_that_wait_for_the_answer_to_an_input_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_events, "HELD_MAX", 2)
+    monkeypatch.setattr(followed_session, "HELD_MAX", 2)
     session = FollowedSession(LatestCall())
     session.note_input("hi")
     token = events.TextDelta(text="Hel")
@@ -24,7 +24,7 @@ def test_the_events_that_wait_for_the_answer_to_an_input_are_bounded(monkeypatch
 def test_the_ends_of_runs_among_them_are_bounded_and_those_that_were_passed_on_do_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(held_events, "ENDS_MAX", 2)
+    monkeypatch.setattr(followed_session, "ENDS_MAX", 2)
     session = FollowedSession(LatestCall())
     session.note_input("hi")
     said: list[Event] = [events.TextDelta(text="Hel"), events.TurnEnded(end="completed", text="Hel", message="")] * 3
