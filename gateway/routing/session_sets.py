@@ -1,4 +1,4 @@
-"""Keep three sets of the sessions of a route: not opened yet, busy, and shared by a listener.
+"""Keep four sets of the sessions of a route: not opened yet, busy, shared by a listener, and published to subscribers.
 
 A session that its backend has not opened yet has a provisional id and is not listed. It waits at most `open_deadline`,
 and no longer than the client that asked for it (docs/translation.md, rule 3.1).
@@ -11,7 +11,10 @@ from collections.abc import Iterator
 
 from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link
+from dragoman.gateway.routing.policy import Policy
+from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical import Event
 
 ChosenName = tuple[str, str]
 """A dialect, and the name that one of its clients chose for a session."""
@@ -153,3 +156,65 @@ class ListenerSessions:
         """
         listeners = self._listeners.get(session, ())
         return session in self._kept or any(ingress.is_lasting for ingress in listeners)
+
+
+class Publications:
+    """The subscribers of a route, and the sessions that its policy publishes to them."""
+
+    def __init__(self, index: SessionIndex, policy: Policy) -> None:
+        self._index = index
+        self._policy = policy
+        self._links: list[Link] = []
+        self._published: set[str] = set()  # ids of sessions
+        policy.watch(self._regroup)
+
+    @property
+    def count(self) -> int:
+        return len(self._published)
+
+    def add_link(self, link: Link) -> None:
+        """Send `link` all further events of the published sessions."""
+        self._links.append(link)
+        for own in list(self._published):
+            session = self._index.live_session(own)
+            if session is not None:
+                self._update(link, session)
+
+    def remove_link(self, link: Link) -> None:
+        self._links.remove(link)
+
+    def send(self, event: Event) -> bool:
+        """Send an event that belongs to no session to every subscriber; return False if there is no subscriber."""
+        for link in self._links:
+            link.send([event])
+        return bool(self._links)
+
+    def note_session(self, session: Session) -> None:
+        """Update the set of published sessions after this session was created, has changed or has ended."""
+        if session in self._index and self._policy.publishes(session.state):
+            self._published.add(session.state.id)
+        else:
+            self._published.discard(session.state.id)
+
+    def update_session(self, session: Session) -> None:
+        """Attach every subscriber to a session that is published, and detach them from any other."""
+        for link in self._links:
+            self._update(link, session)
+
+    def detach_session(self, session: Session) -> None:
+        """Detach every subscriber from a session until it is updated."""
+        for link in self._links:
+            session.presence.detach(link)
+
+    def _regroup(self) -> None:
+        """Publish or withdraw each session after a reload has changed the policy."""
+        for session in self._index:
+            self.note_session(session)
+            self.update_session(session)
+
+    def _update(self, link: Link, session: Session) -> None:
+        shown = self._policy.publishes(session.state)
+        if shown and link.id not in session.delivery.attachments:
+            session.presence.attach(link)
+        elif not shown:
+            session.presence.detach(link)

@@ -17,11 +17,10 @@ from dragoman.gateway.overload.fair_queue import OPEN
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.past_sessions import KnownSessions, PastSessions
 from dragoman.gateway.routing.policy import Policy, SessionQuota
-from dragoman.gateway.routing.publications import Publications
 from dragoman.gateway.routing.session_factory import SessionFactory
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.routing.session_list import SessionList
-from dragoman.gateway.routing.session_sets import BusySessions, ListenerSessions, UnopenedSessions
+from dragoman.gateway.routing.session_sets import BusySessions, ListenerSessions, Publications, UnopenedSessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.runs import Run
