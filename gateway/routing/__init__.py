@@ -2,8 +2,7 @@
 
 router             passes commands to sessions
 session_commands   lists, opens, resumes, shows and deletes sessions
-sessions           creates, publishes and drops sessions
-session_factory    builds new sessions with the options of the route
+sessions           creates, publishes and drops sessions, with the options of the route
 session_index      finds sessions by their names
 session_list       keeps their order in lists, and makes pages
 session_sets       sessions that are not opened yet, busy, shared by a listener, or published to subscribers

@@ -11,8 +11,8 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.routing.ids import agent_id, canonical_id, session_id
-from dragoman.gateway.routing.session_factory import SessionFactory
 from dragoman.gateway.routing.session_sets import BusySessions
+from dragoman.gateway.routing.sessions import SessionFactory
 from dragoman.gateway.session.session import NoBackend, SessionObserver
 from dragoman.mappings.canonical.commands import OpenSession
 from tests.gateway.in_memory import in_memory_gateway
