@@ -124,7 +124,7 @@ class LazyCommands(TyperGroup):
         """Run a command. If a signal ends a command with `--json`, print an error as its JSON value."""
         if not _wants_json():
             return super().invoke(ctx)
-        from dragoman.gateway.cli.interrupts import KILLED, Interrupted, raising_on_signals
+        from dragoman.gateway.process.signals import KILLED, Interrupted, raising_on_signals
 
         with raising_on_signals():
             try:

@@ -15,13 +15,13 @@ from dragoman.gateway.backend_client.client import BackendClient, OpeningError
 from dragoman.gateway.backend_client.turn_runner import TurnOutcome, TurnRunner
 from dragoman.gateway.backend_client.typed_answer import Asked, question_words
 from dragoman.gateway.cli import quick_start
-from dragoman.gateway.cli.interrupts import KILLED, Interrupted, raising_on_signals
 from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel
 from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.cli.plain_values import is_encodable
 from dragoman.gateway.cli.running import set_up
 from dragoman.gateway.cli.terminal import NOT_UTF8
 from dragoman.gateway.endpoint import parse
+from dragoman.gateway.process.signals import KILLED, Interrupted, raising_on_signals
 from dragoman.gateway.recording.printable import printable
 from dragoman.gateway.session.wording import UNREACHABLE
 from dragoman.mappings.canonical import Event

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.cli.interrupts import Interrupted, raising_on_signals
+from dragoman.gateway.process.signals import Interrupted, raising_on_signals
 from tests.forked_program import dragoman, forked_server
 from tests.pairs.table import DIALECTS, LISTEN
 
