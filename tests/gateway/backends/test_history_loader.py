@@ -564,50 +564,24 @@ def test_clients_are_told_of_missing_messages_until_all_pages_came() -> None:
     assert (stage.history(), len(stage.state.alerts)) == (["2"], 1)
 
 
+# -- long histories that clients ask for ---------------------------------------------------------------
+
+
 WHOLE = GetHistory(request="h", limit=1 << 30)
 MOST = 1 << 20
 
 
-class Store:
-    """A loader between a session and a backend with `size` messages, "0" the oldest; `step` answers one request."""
+class Store(HistoryLoaderStage):
+    """The stage with a backend that has `size` messages, "0" the oldest; `step` answers one request."""
 
     def __init__(self, size: int, *, most: int = MOST) -> None:
-        self.ledger, self.time = Ledger(), ManualClock()
-        provided = services(self.time, ledger=self.ledger, limits=Limits(transcript_max=most))
-        self.loader = HistoryLoader(self, provided, lambda _events: self)
+        super().__init__(limits=Limits(transcript_max=most))
         self.size = size
-        self.asked: list[Command] = []
         self.open: list[Command] = []
-        self.told: list[Event] = []
-        self.failed: list[list[str]] = []
-        self.calls: list[str] = []
 
     def send(self, commands: Sequence[Command]) -> None:
-        self.asked += commands
+        super().send(commands)
         self.open += commands
-
-    def start(self) -> None:
-        self.calls.append("start")
-
-    def rest(self) -> bool:
-        self.calls.append("rest")
-        return False
-
-    def stop(self) -> None:
-        self.calls.append("stop")
-
-    @property
-    def state(self) -> SessionState:
-        return SessionState(id="s")
-
-    def connected(self) -> None: ...
-
-    def receive(self, bursts: list[Burst[Any]]) -> None:
-        self.told += [item for burst in bursts for item in burst.items]
-
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
-        self.failed.append([command.request for command in unsent])
-        return False
 
     def sends(self, *events: Event) -> None:
         self.loader.receive([Burst(items=list(events))])
@@ -716,7 +690,7 @@ def test_no_part_of_a_history_follows_a_lost_connection(written: bool) -> None:
     store = Store(500)
     store.loader.send([WHOLE])
     store.loader.lost("gone", [] if written else [WHOLE])
-    assert store.failed == [[] if written else ["h"]]
+    assert store.failed == [("gone", [] if written else ["h"])]
     late = HistorySnapshot(request="h", items=(), next_cursor="7")
     store.sends(late)
     assert (store.told, len(store.asked)) == ([late], 1)
@@ -734,9 +708,11 @@ def test_a_history_is_read_no_longer_than_its_client_waits_for_it() -> None:
 
 
 def test_start_rest_and_stop_are_passed_to_the_backend() -> None:
-    store = Store(0)
-    store.loader.start()
-    store.loader.rest()
-    store.loader.stop()
-    assert store.calls == ["start", "rest", "stop"]
-    assert store.loader.state.id == "s"
+    stage = HistoryLoaderStage()
+    stage.loader.start()
+    assert stage.starts == 1
+    for end in (stage.loader.rest, stage.loader.stop):
+        stage.loader.send([submit("r")])
+        end()
+        assert stage.asked == []
+    assert stage.loader.state.id == "s"
