@@ -42,7 +42,7 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.transports import Children
-from dragoman.gateway.transports.child_settings import route_spawner
+from dragoman.gateway.transports.stdio import route_spawner
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
 from dragoman.mappings.canonical import SessionState, events
 from dragoman.mappings.dialect import Dialect

@@ -272,7 +272,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """A checked configuration.
 
     `inherit_env`: child processes get the gateway's whole environment, less its own variables. A configuration that was
-    read from a file does not have it: its children get only the variables that gateway/transports/child_settings.py
+    read from a file does not have it: its children get only the variables that gateway/transports/stdio.py
     lists, and those that their route names.
     """
 

@@ -29,8 +29,8 @@ from dragoman.gateway.identity.listeners import authenticates
 from dragoman.gateway.public_reason import exit_reason, without_secrets
 from dragoman.gateway.recording.places import folder_of
 from dragoman.gateway.transports import Children
-from dragoman.gateway.transports.child_settings import child_settings, route_spawner
 from dragoman.gateway.transports.spec import Spawner
+from dragoman.gateway.transports.stdio import child_settings, route_spawner
 from dragoman.mappings.dialect import Frame
 
 if TYPE_CHECKING:

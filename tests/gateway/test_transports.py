@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.gateway.config.model import Limits, Resource, RouteOptions
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.transports.child_settings import child_settings
 from dragoman.gateway.transports.spec import TransportSpec, transport_limits
+from dragoman.gateway.transports.stdio import child_settings
 from tests.gateway.listener_callbacks import callbacks
 
 # -- spec --------------------------------------------------------------------------------------------
