@@ -25,7 +25,7 @@ from dragoman.mappings.canonical.values import (
 )
 from dragoman.mappings.codewhale.ids import session_id
 from dragoman.mappings.codewhale.vocabulary import ECHOED, NEW, keep
-from dragoman.mappings.codewhale.wire import saved_thread as wire
+from dragoman.mappings.codewhale.wire import results as wire
 from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.codewhale.wire.results import AppResponse, Capabilities, Interrupted, ThreadResponse
 from dragoman.mappings.codewhale.wire.values import HistoryItem, Thread, ThreadGoal

@@ -2,6 +2,10 @@
 
 A result does not name its method: `shape_of` recognises it by its members. Absent and null members are kept apart where
 both occur, because `thread/message` of 0.9.10 writes nulls that all other results omit.
+
+Since 0.10.2 the result of `thread/read` has the conversation (section 12). The items of the turns are what clients are
+shown. The saved session is what the model is sent: roles with text or content blocks. The class of a content block has
+the block's name.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Literal
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.values import Thread, ThreadGoal, Wire
@@ -147,3 +151,65 @@ class Answer(Wire, frozen=True, kw_only=True):
     id: Raw = NULL
     result: Any = UNSET
     error: Problem | UnsetType = UNSET
+
+
+# -- the conversation in the result of `thread/read` --------------------------------------------------
+
+
+class ModelMessage(Struct, frozen=True, gc=False):
+    """A message of a saved session, or an item in the `history` of a client's resume; `content` is text or blocks."""
+
+    role: str = ""
+    content: Any = None
+
+
+class ImageUrlContent(Struct, frozen=True, gc=False):
+    """The address of an image, often a `data:` URL."""
+
+    url: str
+
+
+class ImageUrl(Struct, frozen=True, gc=False, tag="image_url"):
+    """A content block with an image of the user."""
+
+    image_url: ImageUrlContent
+
+
+class SavedSession(Struct, frozen=True, gc=False):
+    """The member `session` of a snapshot: the messages that the model is sent, oldest first."""
+
+    messages: tuple[ModelMessage, ...]
+
+
+class Snapshot(Struct, frozen=True, gc=False):
+    """The member `history` of a thread's `data`."""
+
+    session: SavedSession
+
+
+class ItemMetadata(Struct, frozen=True, gc=False):
+    """The members of an item's metadata that tell a tool call, its result, or an input that no user has typed."""
+
+    tool_use_id: str = ""
+    tool_name: str = ""
+    tool_input: str | None = None
+    tool_result_for: str = ""
+    is_error: bool | None = None
+    input_provenance: str = ""
+
+
+class SavedItem(Struct, frozen=True, gc=False):
+    """An item of a turn; `started_at` is its time (RFC 3339), `metadata` mostly ItemMetadata with further members."""
+
+    kind: str = ""
+    status: str = ""
+    detail: str | None = None
+    metadata: Raw = Raw(b"null")
+    started_at: str | None = None
+
+
+class SavedThreadData(Struct, frozen=True, gc=False):
+    """The `data` of a thread with its saved session and the items of its turns."""
+
+    history: Snapshot
+    items: tuple[SavedItem, ...] = ()
