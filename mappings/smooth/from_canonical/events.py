@@ -23,7 +23,7 @@ from dragoman.mappings.smooth.from_canonical.context import Context, Messages, c
 from dragoman.mappings.smooth.to_canonical.events import ACCEPTED, DONE
 from dragoman.mappings.smooth.vocabulary import CODE_OF_CAUSE, NOT_IN_SEED, carried, cause_of, given
 from dragoman.mappings.smooth.wire import events as wire
-from dragoman.mappings.smooth.wire.payloads import answer_of, call_of, call_state, result_of, result_state, text_of
+from dragoman.mappings.smooth.wire.events import answer_of, call_of, call_state, result_of, result_state, text_of
 from dragoman.mappings.smooth.wire.values import NS_PER_MS
 
 FROM_EVENT = Rules[[Context], object]("canonical events -> smooth")

@@ -18,7 +18,7 @@ from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
 from dragoman.mappings.smooth.vocabulary import CODE_OF_CAUSE, cause_of, keep
 from dragoman.mappings.smooth.wire import events as wire
-from dragoman.mappings.smooth.wire.payloads import answer_of, call_of, result_of, text_of
+from dragoman.mappings.smooth.wire.events import answer_of, call_of, result_of, text_of
 from dragoman.mappings.smooth.wire.values import NS_PER_MS, EventBase
 
 TO_EVENT = Rules[[], Event]("smooth -> canonical events")
