@@ -3,7 +3,7 @@
 kind             BackendKind, the interface to the router
 single           the kind with one session (a pod)
 conversations    the kind with a connection for each session (smooth, codewhale, a recording)
-shared           the kind with one connection for all sessions (pando)
+shared           the kind with one connection for all sessions (pando): each answer and text goes to its session
 pods             the kind for a directory of pods
 
 upstream         one connection, made again when it is lost
@@ -17,6 +17,5 @@ asking           holds items for a backend until it has answered a question of t
 history_loader   loads the history of a resumed conversation, what was missed of it, and long ones for clients
 catalog          lists the sessions in a backend's store
 list_wait        holds actions until a backend has listed its sessions
-demultiplexing   gives the answers and texts of a shared connection to their sessions
 unused           the backend's sessions that no client uses
 """
