@@ -14,7 +14,6 @@ from dragoman.adapters.base import Transport
 from dragoman.adapters.hops import via
 from dragoman.gateway import registry
 from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
-from dragoman.gateway.backends.dials import RouteDials
 from dragoman.gateway.backends.failover import FailoverConnection, UpstreamPool
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
 from dragoman.gateway.backends.pods import PodsKind
@@ -22,7 +21,7 @@ from dragoman.gateway.backends.shared import SharedKind
 from dragoman.gateway.backends.single import SingleKind
 from dragoman.gateway.backends.spare_children import SpareChildren
 from dragoman.gateway.backends.status import BackendStatus
-from dragoman.gateway.backends.target import UpstreamTarget
+from dragoman.gateway.backends.target import RouteDials, UpstreamTarget
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint

@@ -7,8 +7,7 @@ shared           the kind with one connection for all sessions (pando): each ans
 pods             the kind for a directory of pods
 
 upstream         one connection, made again when it is lost
-target           the backend of a route as operators see it, and the connection to it
-dials            bounds how often a route dials
+target           the backend of a route as operators see it, the connection to it, and how often it is dialled
 failover         chooses which of several upstreams gets new sessions
 status           counts the connections of a route and their failures
 spare_children   chooses the child that is ended when a further one is needed

@@ -20,8 +20,7 @@ from msgspec import structs
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway import registry
-from dragoman.gateway.backends.dials import RouteDials
-from dragoman.gateway.backends.target import UpstreamTarget
+from dragoman.gateway.backends.target import RouteDials, UpstreamTarget
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits, Overflow, Route
 from dragoman.gateway.endpoint import Endpoint, parse

@@ -15,9 +15,8 @@ from structlog.testing import capture_logs
 
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
-from dragoman.gateway.backends.dials import RouteDials
 from dragoman.gateway.backends.spare_children import SpareChildren
-from dragoman.gateway.backends.target import UpstreamTarget
+from dragoman.gateway.backends.target import RouteDials, UpstreamTarget
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.first_frames import PATIENCE
