@@ -11,8 +11,7 @@ import typer
 
 from dragoman.gateway.backend_client.client import BackendClient
 from dragoman.gateway.backend_client.in_process import InProcessEvent
-from dragoman.gateway.backend_client.turn_runner import TurnOutcome, TurnRunner
-from dragoman.gateway.backend_client.typed_answer import TypedAnswer
+from dragoman.gateway.backend_client.turn_runner import TurnOutcome, TurnRunner, TypedAnswer
 from dragoman.gateway.cli import quick_start
 from dragoman.gateway.cli.options import LogJson, LogLevel
 from dragoman.gateway.cli.running import set_up

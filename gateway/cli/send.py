@@ -12,8 +12,7 @@ import typer
 from msgspec import Struct, structs
 
 from dragoman.gateway.backend_client.client import BackendClient, OpeningError
-from dragoman.gateway.backend_client.turn_runner import TurnOutcome, TurnRunner
-from dragoman.gateway.backend_client.typed_answer import Asked, question_words
+from dragoman.gateway.backend_client.turn_runner import Asked, TurnOutcome, TurnRunner, question_words
 from dragoman.gateway.cli import quick_start
 from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel
 from dragoman.gateway.cli.output import print_json

@@ -11,8 +11,7 @@ from msgspec import Raw
 
 from dragoman.gateway.backend_client.client import BackendClient
 from dragoman.gateway.backend_client.in_process import InProcessEvent
-from dragoman.gateway.backend_client.turn_runner import TurnOutcome, TurnRunner
-from dragoman.gateway.backend_client.typed_answer import TypedAnswer
+from dragoman.gateway.backend_client.turn_runner import TurnOutcome, TurnRunner, TypedAnswer
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.canonical import Command, Event, events
 from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, AnswerOtp, SubmitInput
