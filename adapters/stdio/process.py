@@ -191,7 +191,7 @@ class Process:
         return self._over
 
     def _nobody_left(self) -> bool:
-        with contextlib.suppress(ChildProcessError):  # as the first process of a container we inherit orphans
+        with contextlib.suppress(ChildProcessError):  # the first process of a container gets those without a parent
             while os.waitpid(-self.pid, os.WNOHANG)[0]:
                 pass
         try:

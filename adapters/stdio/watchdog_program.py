@@ -18,7 +18,7 @@ STDIN = 0
 TERM_WAIT = 2.0  # seconds after SIGTERM: as long as a gateway that stops allows
 KILL_WAIT = 1.0
 MARK = "DRAGOMAN_CHILD"  # variable that marks a child and all processes that it starts
-POLL = 0.02  # seconds between two polls: the exit of an orphan sends us no signal
+POLL = 0.02  # seconds between two polls: the exit of a process that is no child of ours sends us no signal
 
 
 def read_groups() -> dict[int, str]:

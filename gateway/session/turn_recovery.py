@@ -145,7 +145,7 @@ def _count_known(known: list[str], inputs: list[str]) -> int | None:
     """Return how many inputs of a history were known before; None if it was rewritten.
 
     A compaction replaces the oldest inputs by a summary, so the longest end of `known` with which `inputs` begin
-    counts. The prefix function of Knuth, Morris and Pratt finds it in linear time: a hostile backend could send equal
+    counts. The prefix function of Knuth, Morris and Pratt finds it in linear time: a malicious backend could send equal
     inputs, for which comparing all texts for each count would take quadratic time.
     """
     texts = [*inputs[: len(known)], None, *known]

@@ -1,4 +1,4 @@
-"""Fault injection: broken connections, killed processes and hostile input around a running gateway.
+"""Fault injection: broken connections, killed processes and malicious input around a running gateway.
 
     faults, proxy     what can go wrong with a connection, and the proxy that does it
     clients           small clients of all four dialects that count the ends of each turn

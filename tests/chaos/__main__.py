@@ -55,8 +55,8 @@ async def chaos(folder: Path, seconds: float, seed: int) -> ChaosRun:
     shape_bytes = max(SHAPE_LEAST, int(SHAPE * min(1.0, share)))
     await _play_pairs(folder, seed, share, faults)
     for backend in DIALECTS:
-        (folder / f"hostile-{backend}").mkdir()
-        async with faulty_pair("smooth", backend, folder / f"hostile-{backend}") as pair:
+        (folder / f"worst-{backend}").mkdir()
+        async with faulty_pair("smooth", backend, folder / f"worst-{backend}") as pair:
             await play_backend_shapes(pair, backend, shape_bytes, shapes)
     trim()  # as a gateway does once a minute: here it is the memory of the largest shapes
     memory["gateways and backends of the broken connections (one process)"] = before, _own_memory()

@@ -1,4 +1,4 @@
-"""The most expensive input for each parser, sent by a hostile client or backend.
+"""The most expensive input for each parser, sent by a malicious client or backend.
 
 A shape is a list of messages of one dialect. Afterwards the gateway must still run, and a new client must complete a
 turn.
@@ -24,7 +24,7 @@ from tests.pairs.table import DIALECTS
 
 MIB = 1 << 20
 SEND_DEADLINE = 30.0  # seconds for a peer that the gateway does not read any more
-READ_DEADLINE = 0.5  # seconds during which the hostile client reads the gateway's answers
+READ_DEADLINE = 0.5  # seconds during which the malicious client reads the gateway's answers
 
 SHAPES: dict[str, Callable[[int], list[bytes]]] = {
     "many small values": lambda size: [b"[" + b"0," * (size // 2) + b"0]"],

@@ -1,4 +1,4 @@
-"""The cost of a hostile message is proportional to its size, for every dialect in both roles.
+"""The cost of a malicious message is proportional to its size, for every dialect in both roles.
 
 Each message that a dialect can write is enlarged in one of several ways, at n, 2n and 4n. The translator that reads it
 gets each size. Steps are counted, never time. All dialects of the registry are tested, so a new one is too.

@@ -16,7 +16,7 @@ from tests.players.captured_play import visible
 from tests.players.captures import CAPTURES, messages
 from tests.players.recorded_clients import repeated
 
-HOSTILE = {("codewhale", "09"), ("pando", "15")}
+MALFORMED = {("codewhale", "09"), ("pando", "15")}
 """Recordings of what is no request; tests/conformance says such."""
 
 ASKED = {("smooth", "03"), ("smooth", "05"), ("smooth", "07"), ("smooth", "21")}
@@ -32,7 +32,7 @@ RESUMED = {("pod", "07")}
 def _plays(dialect: str, number: str, backend: str) -> bool:
     said = any(message.way == "said" and message.conn == "a" for message in messages(dialect, number))
     pauses = (dialect, number) in PAUSED and backend != "pod"
-    return said and (dialect, number) not in HOSTILE | ASKED | RESUMED and not pauses
+    return said and (dialect, number) not in MALFORMED | ASKED | RESUMED and not pauses
 
 
 CASES = [

@@ -28,9 +28,10 @@ def _nobody_is_left(mark: str) -> Iterator[None]:
 
 
 @pytest.fixture
-def _orphans_are_ours() -> Iterator[None]:
-    """Inherit orphans, like the first process of a container; the init process of this machine may take seconds to reap
-    them.
+def _adopts_processes() -> Iterator[None]:
+    """Become the parent of processes whose parent has ended, like the first process of a container.
+
+    The init process of this machine may take seconds to reap them.
     """
     prctl = ctypes.CDLL(None).prctl
     assert prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0

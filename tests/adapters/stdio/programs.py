@@ -72,7 +72,7 @@ def unreaped() -> list[int]:
 
 
 def reap() -> None:
-    """Wait for all orphans that we inherited."""
+    """Reap all processes that became our children when their parent ended."""
     with contextlib.suppress(ChildProcessError):
         while True:
             os.waitpid(-1, 0)

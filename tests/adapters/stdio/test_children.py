@@ -17,7 +17,7 @@ from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, pyt
 from tests.awaited import until
 from tests.transport_reader import receive
 
-pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
+pytestmark = pytest.mark.usefixtures("_adopts_processes")
 
 LIMITS = TransportLimits(close_deadline=0.2)
 SHORT = ChildLimits(eof_wait=0.2, term_wait=0.1, kill_wait=5.0)

@@ -18,7 +18,7 @@ from dragoman.mappings.errors import ConfigError
 from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, unreaped
 from tests.awaited import until
 
-pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
+pytestmark = pytest.mark.usefixtures("_adopts_processes")
 
 SHORT = ChildLimits(eof_wait=0.1, term_wait=0.1, kill_wait=5.0)
 LONG = ChildLimits(eof_wait=DEADLINE, term_wait=DEADLINE, kill_wait=DEADLINE)  # what has to end by itself

@@ -17,7 +17,7 @@ from dragoman.adapters.stdio.watchdog import Watchdog
 from tests.adapters.stdio.programs import DEADLINE, family, open_files, python, reap, running, unreaped
 from tests.awaited import until
 
-pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
+pytestmark = pytest.mark.usefixtures("_adopts_processes")
 
 MARK = f"gateway={os.getpid()}"
 """An argument of the watchdog of this process."""

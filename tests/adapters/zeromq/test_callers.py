@@ -364,9 +364,9 @@ async def test_a_call_of_too_many_parts_comes_as_oversize_and_the_next_one_uncha
 
 async def test_a_call_far_over_the_limit_disconnects_only_that_caller() -> None:
     async with primary(structs.replace(LIMITS, max_message=1_000)) as ours:
-        with peer(zmq.DEALER, ours.calls) as hostile, peer(zmq.DEALER, ours.calls) as other:
-            cut, _ = await first_call(ours, hostile, b"ping")
-            hostile.send_multipart([b"", b"x" * (1_000 * HARD_LIMIT + 1)])
+        with peer(zmq.DEALER, ours.calls) as sender, peer(zmq.DEALER, ours.calls) as other:
+            cut, _ = await first_call(ours, sender, b"ping")
+            sender.send_multipart([b"", b"x" * (1_000 * HARD_LIMIT + 1)])
             with pytest.raises(ConnectionError):
                 await send_forever(cut)
             caller, _ = await first_call(ours, other, b"ping")

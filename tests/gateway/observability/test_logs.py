@@ -102,32 +102,32 @@ except RuntimeError:
     assert "swordfish" not in written, "what a session says is for no log"
 
 
-HOSTILE = "a\x1b[2Jb\x9b31mc\u202ed\nlevel=error event=forged"
+MALICIOUS = "a\x1b[2Jb\x9b31mc\u202ed\nlevel=error event=forged"
 """Control characters in a peer's text: clear the screen, turn red, write from right to left, begin a line."""
 
 
-def hostile_line(setup: str) -> str:
+def malicious_line(setup: str) -> str:
     program = f"""
 {setup}
 log = structlog.get_logger("dragoman")
-log.info({HOSTILE!r}, text={HOSTILE!r}, found=[{HOSTILE!r}], **{{{HOSTILE!r}: 1}})
+log.info({MALICIOUS!r}, text={MALICIOUS!r}, found=[{MALICIOUS!r}], **{{{MALICIOUS!r}: 1}})
 try:
-    raise RuntimeError({HOSTILE!r})
+    raise RuntimeError({MALICIOUS!r})
 except RuntimeError:
-    log.exception("failed", cause=ValueError({HOSTILE!r}))
+    log.exception("failed", cause=ValueError({MALICIOUS!r}))
 """
     return logged(program)
 
 
 @pytest.mark.parametrize("setup", ["logs.configure()", "logs.configure(as_json=True)"])
 def test_text_of_a_peer_is_logged_on_one_line_without_control_characters(setup: str) -> None:
-    written = hostile_line(setup)
+    written = malicious_line(setup)
     assert len(written.splitlines()) == 2
     assert written.replace("\n", "").isprintable()
 
 
 def test_text_of_a_peer_on_a_terminal_has_no_control_characters_and_begins_no_line() -> None:
-    written = hostile_line("sys.stderr.isatty = lambda: True; logs.configure()")
+    written = malicious_line("sys.stderr.isatty = lambda: True; logs.configure()")
     ours = re.sub(r"\x1b\[[0-9;]*m", "", written)  # the colours of the renderer itself
     assert ours.replace("\n", "").isprintable()
     assert "\x1b[2J" not in written
@@ -154,7 +154,7 @@ def test_logs_of_libraries_have_the_same_format() -> None:
     program = f"""
 import logging
 logs.configure()
-logging.getLogger("aiohttp.server").error("bad request from %s", {HOSTILE!r})
+logging.getLogger("aiohttp.server").error("bad request from %s", {MALICIOUS!r})
 logging.getLogger("aiohttp.access").info("GET /")
 try:
     raise RuntimeError("broken")

@@ -150,7 +150,7 @@ def test_the_words_of_a_large_text_are_not_in_memory_at_once() -> None:
     assert peak < 8 * len(text)
 
 
-def hostile() -> Iterator[tuple[str, str]]:
+def malicious() -> Iterator[tuple[str, str]]:
     """Return texts of 50,000 characters that make a backtracking search slow."""
     for piece in (
         *("sk-", "sk-a", "eyJ", "eyJaaaaaaaa.", "AKIA", "ghp_", "://", "://a:", "://a:b", "bearer ", "bearer=aaaa"),
@@ -198,7 +198,7 @@ class Counting:
 
 @pytest.mark.parametrize("detector", DETECTORS, ids=lambda detector: detector.kind)
 def test_no_character_is_matched_twice_by_a_detector(detector: Detector) -> None:
-    for piece, text in hostile():
+    for piece, text in malicious():
         counting: Any = Counting(detector.pattern)  # it is asked to match alone
         for anchor in detector.anchors:
             one = Detector(kind=detector.kind, anchors=(anchor,), pattern=counting, folded=detector.folded)

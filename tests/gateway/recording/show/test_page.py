@@ -104,7 +104,7 @@ def test_a_row_holds_the_received_frame_its_meaning_and_the_sent_frames(tmp_path
     assert ("to the pod" in backend, "asked" in canonical, "from the client" in clients) == (True, True, True)
 
 
-def hostile(tmp_path: Path) -> str:
+def malicious(tmp_path: Path) -> str:
     lines: list[Line] = [
         FrameLine(seq=1, t=0, link=ATTACK, dir="receive", dialect=ATTACK, text=ATTACK),
         FrameLine(seq=2, t=0, link="up", dir="receive", dialect="pando", channel="sub", parts=(Part(text=ATTACK),)),
@@ -120,7 +120,7 @@ def hostile(tmp_path: Path) -> str:
 
 
 def test_no_text_of_a_peer_is_markup(tmp_path: Path) -> None:
-    text = hostile(tmp_path)
+    text = malicious(tmp_path)
     shown = Page(text)
     assert shown.open == []
     assert not {"img", "iframe", "link", "object"} & set(shown.tags)
@@ -130,7 +130,7 @@ def test_no_text_of_a_peer_is_markup(tmp_path: Path) -> None:
 
 
 def test_the_page_needs_nothing_from_elsewhere_and_runs_only_its_own_script(tmp_path: Path) -> None:
-    text = hostile(tmp_path)
+    text = malicious(tmp_path)
     shown = Page(text)
     assert not [value for name, value in shown.attributes if name in ("src", "data", "action", "srcset")]
     assert all((value or "").startswith("#") for name, value in shown.attributes if name == "href")
