@@ -21,6 +21,7 @@ from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.demo.clients import DemoClient, Heard, connected
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
+from dragoman.mappings.errors import DragomanError
 
 EXAMPLES = ("dragoman demo",)
 
@@ -128,7 +129,7 @@ async def _show(console: Console, client: DemoClient, since: int) -> None:
     speaking = ""
     async for piece in client.pieces(since):
         if piece.kind == "fails":
-            raise RuntimeError(f"the demo's turn did not complete: {piece.frame}")
+            raise DragomanError(f"the demo's turn did not complete: {piece.frame}")
         if piece.kind in LABELS and (piece.kind != speaking or piece.kind not in STREAMED):
             console.print(("\n" if speaking else "") + LABELS[piece.kind], end=" ")
             speaking = piece.kind

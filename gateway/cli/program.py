@@ -195,7 +195,8 @@ def _run() -> int:
     except OSError as error:
         what = f"{error.filename}: " if error.filename else "cannot write: " if error.errno in FULL else ""
         is_permanent = error.errno in (errno.EACCES, *FULL) or (error.filename and error.errno != errno.EADDRINUSE)
-        return _fail(f"{what}{error.strerror or error}", 2 if is_permanent else 1)
+        words = error.strerror or str(error) or "no answer in time"  # a TimeoutError of asyncio has no words
+        return _fail(f"{what}{words}", 2 if is_permanent else 1)
     except UnicodeEncodeError as error:
         return _fail(f"{error.object}: this locale cannot encode the name of a file; set LC_ALL=C.UTF-8", 2)
     except typer.Abort:

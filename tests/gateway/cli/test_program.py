@@ -55,3 +55,11 @@ def test_an_error_is_one_json_value_for_scripts(
     text = told[0]["text"] if isinstance(told, list) else told.get("error") or told["failure"]["text"]
     assert (code, err) == (plain[0], plain[2]), "only stdout differs"
     assert text in "".join(plain[1:])
+
+
+def test_an_error_without_words_of_its_own_says_that_no_answer_came_in_time(
+    dragoman: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.gateway.cli.demo.DEADLINE", 0.0)
+    code, _, err = dragoman("demo")
+    assert (code, err) == (1, "error: no answer in time\n")
