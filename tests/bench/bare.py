@@ -509,21 +509,21 @@ def dials_of(backend: str, addresses: list[str], session: ClientSession) -> list
     return [lines(kind, address) for address in addresses]
 
 
-async def main(client: str, backend: str, doors: str, *addresses: str) -> None:
-    """Serve until killed. `doors` is a path, or for pando the number of listeners."""
+async def main(client: str, backend: str, place: str, *addresses: str) -> None:
+    """Serve until killed. `place` is a path, or for pando the number of listeners."""
     async with ClientSession(connector=TCPConnector(limit=0)) as session, TASKS:
         dials = dials_of(backend, list(addresses), session)
         if client == "smooth":
             await serve_smooth(dials)
         elif client == "pando":
-            for n in range(int(doors)):
+            for n in range(int(place)):
                 TASKS.create_task(PandoClient().begin(dials[n % len(dials)]))
         else:
             taken = iter(dials * 10_000)
             made = PodClient if client == "pod" else CodewhaleClient
             loop = asyncio.get_running_loop()
-            await loop.create_unix_server(lambda: made(next(taken)), doors, backlog=4096)
-            say_listening(f"{client}+unix:{doors}")
+            await loop.create_unix_server(lambda: made(next(taken)), place, backlog=4096)
+            say_listening(f"{client}+unix:{place}")
         await asyncio.Event().wait()
 
 

@@ -36,17 +36,17 @@ def listeners(load: Load, folder: Path) -> list[str]:
 def dragoman(load: Load, folder: Path, backends: list[str]) -> Started:
     """Start the gateway with one route."""
     dial = f"pod+dir:{folder}/pods" if (folder / "pods").exists() else upstream(load.backend, backends)
-    doors = listeners(load, folder)
+    endpoints = listeners(load, folder)
     config = folder / "config.toml"
-    config.write_text(route("all", doors, dial))
+    config.write_text(route("all", endpoints, dial))
     return Started(
-        command=("dragoman", "serve", "--config", str(config), "--log-level", "warning"), listeners=len(doors)
+        command=("dragoman", "serve", "--config", str(config), "--log-level", "warning"), listeners=len(endpoints)
     )
 
 
-def route(name: str, doors: list[str], dial: str) -> str:
+def route(name: str, endpoints: list[str], dial: str) -> str:
     """Return a route of the configuration."""
-    return f'[[route]]\nname = "{name}"\nlisten = {doors!r}\nupstream = "{dial}"\n'
+    return f'[[route]]\nname = "{name}"\nlisten = {endpoints!r}\nupstream = "{dial}"\n'
 
 
 def naive_websockets(load: Load, folder: Path, backends: list[str]) -> Started:
@@ -71,21 +71,20 @@ def relay(load: Load, folder: Path, backends: list[str]) -> Started:
 def bare(load: Load, folder: Path, backends: list[str]) -> Started:
     """Start the bare bridge of a pair."""
     many = load.sessions if load.client == "pando" else 1
-    doors = str(many) if load.client == "pando" else f"{folder}/c0"
-    return Started(command=("tests.bench.bare", load.client, load.backend, doors, *backends), listeners=many)
+    endpoints = str(many) if load.client == "pando" else f"{folder}/c0"
+    return Started(command=("tests.bench.bare", load.client, load.backend, endpoints, *backends), listeners=many)
 
 
 def pairwise(load: Load, folder: Path, backends: list[str]) -> Started:
     """Start the gateway with a route, a listener and a backend for each session: the only way that all pairs have."""
     config = folder / "config.toml"
     each = len(backends) // load.sessions
-    doors = [LISTEN[load.client].format(path=f"{folder}/c{n}") for n in range(load.sessions)]
+    endpoints = [LISTEN[load.client].format(path=f"{folder}/c{n}") for n in range(load.sessions)]
     dials = [upstream(load.backend, backends[n * each :]) for n in range(load.sessions)]
-    config.write_text(
-        "".join(route(f"r{n}", [door], dial) for n, (door, dial) in enumerate(zip(doors, dials, strict=False)))
-    )
+    pairs = enumerate(zip(endpoints, dials, strict=False))
+    config.write_text("".join(route(f"r{n}", [endpoint], dial) for n, (endpoint, dial) in pairs))
     return Started(
-        command=("dragoman", "serve", "--config", str(config), "--log-level", "warning"), listeners=len(doors)
+        command=("dragoman", "serve", "--config", str(config), "--log-level", "warning"), listeners=len(endpoints)
     )
 
 
@@ -118,7 +117,7 @@ def with_option(name: str) -> Bridge:
 
     def start(load: Load, folder: Path, backends: list[str]) -> Started:
         dial = f"pod+dir:{folder}/pods" if (folder / "pods").exists() else upstream(load.backend, backends)
-        door = LISTEN["smooth"]
+        endpoint = LISTEN["smooth"]
         if name == "TLS":
             key, cert = f"{folder}/key.pem", f"{folder}/cert.pem"
             ask = (
@@ -135,9 +134,9 @@ def with_option(name: str) -> Bridge:
                 cert,
             )
             subprocess.run(["openssl", *ask], check=True, capture_output=True)  # a certificate for this run
-            door = f"smooth+wss://127.0.0.1:0/ws?cert={cert}&key={key}"
+            endpoint = f"smooth+wss://127.0.0.1:0/ws?cert={cert}&key={key}"
         config = folder / "config.toml"
-        config.write_text(route("all", [door], dial) + OPTIONS[name].format(folder=folder))
+        config.write_text(route("all", [endpoint], dial) + OPTIONS[name].format(folder=folder))
         return Started(
             command=("dragoman", "serve", "--config", str(config), "--log-level", "warning"),
             environment={"BENCH_TOKEN": TOKEN},

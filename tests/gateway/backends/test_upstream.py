@@ -45,8 +45,8 @@ class Dialled:
         self.goes_on = False  # the session says that its turn may go on over another connection
         self.attempts = 0
         self.refusals = 0
-        self.door = asyncio.Event()
-        self.door.set()
+        self.reachable = asyncio.Event()
+        self.reachable.set()
         self.pods: list[MemoryTransport] = []
         self.events: list[Any] = []
         self.told: list[tuple[str, list[str]]] = []
@@ -62,7 +62,7 @@ class Dialled:
 
     async def _dial(self) -> Transport:
         self.attempts += 1
-        await self.door.wait()
+        await self.reachable.wait()
         if self.refusals:
             self.refusals -= 1
             raise ConnectionRefusedError(111, "nobody listens")
@@ -154,20 +154,20 @@ async def test_each_loss_in_a_turn_begins_the_time_in_which_its_translator_is_ke
         first = made.upstream._translator
         for number, pause in ((1, 0.8), (2, 0.8), (3, 1.1)):
             await made.pods[-1].says(b'{"event":"text_delta","data":{"text":"x"}}')
-            made.door.clear()
+            made.reachable.clear()
             await made.pods[-1].hangs_up()
             made.time.passes(pause)
-            made.door.set()
+            made.reachable.set()
             await until(made, number + 1)
             assert (made.upstream._translator is first) == (pause < 1.0)
 
 
 async def test_commands_during_the_attempt_are_written_in_order_when_it_succeeds() -> None:
     async with dialled() as made:
-        made.door.clear()
+        made.reachable.clear()
         await made.starts()
         made.submits("a", "b")
-        made.door.set()
+        made.reachable.set()
         await settle()
         assert made.got() == [[run("a"), run("b")]]
         assert made.attempts == 1
@@ -175,11 +175,11 @@ async def test_commands_during_the_attempt_are_written_in_order_when_it_succeeds
 
 async def test_commands_during_the_attempt_are_reported_as_unsent_if_it_fails() -> None:
     async with dialled() as made:
-        made.door.clear()
+        made.reachable.clear()
         made.refusals = 1
         await made.starts()
         made.submits("a", "b")
-        made.door.set()
+        made.reachable.set()
         await settle()
         ((cause, unsent),) = [told for told in made.told if told[1]]
         assert unsent == ["a", "b"]
@@ -238,7 +238,7 @@ async def test_a_wrong_first_frame_is_no_fault_of_the_next_connection() -> None:
 async def test_an_attempt_that_takes_too_long_fails() -> None:
     limits = Limits(connect_deadline=AT_ONCE, backoff_first=NEVER, backoff_max=NEVER)
     async with dialled(limits) as made:
-        made.door.clear()
+        made.reachable.clear()
         await made.says("a")
         ((cause, unsent),) = made.told
         assert "no connection within" in cause
@@ -288,11 +288,11 @@ async def test_grace_of_an_open_turn_begins_before_the_slow_close_of_the_lost_co
 
 async def test_commands_that_wait_for_a_connection_are_bounded() -> None:
     async with dialled(Limits(unsent_commands=3)) as made:
-        made.door.clear()
+        made.reachable.clear()
         made.submits(*"abcde")
         why = "too many commands wait for a connection to the backend (`unsent_commands`)"
         assert made.told == [(why, ["d"]), (why, ["e"])]
-        made.door.set()
+        made.reachable.set()
         await settle()
         assert made.got() == [[run(text) for text in "abc"]]
 
@@ -320,10 +320,10 @@ async def test_a_stopped_upstream_does_not_wait_for_its_next_attempt() -> None:
 
 async def test_an_upstream_stopped_while_it_connects_closes_the_new_connection() -> None:
     async with dialled() as made:
-        made.door.clear()
+        made.reachable.clear()
         await made.starts()
         made.upstream.stop()
-        made.door.set()
+        made.reachable.set()
         await settle()
         assert made.pods[0].closed is not None
         assert made.running() == 0
