@@ -20,9 +20,12 @@ import socket
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
+from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import uvloop
@@ -33,13 +36,15 @@ from dragoman.adapters.base import Transport, TransportLimits
 from dragoman.adapters.stdio import Children, ChildSettings
 from dragoman.adapters.websocket import listen
 from tests.adapters.websocket.peers import everybody
-from tests.bench.client import TEXT, Client, frame
 from tests.bench.naive_bridge import LINE_LIMIT
 from tests.bench.ours import Live
 from tests.bench.pod_turn import LINES, answer, turn
 from tests.bench.processes import Process, cores, pin
 from tests.transport_reader import receive
 
+TEXT = 0x1
+READ_SIZE = 1 << 20
+PATIENCE = 120.0  # seconds without a byte after which the bridge counts as broken
 OURS, PUMP, WEBSOCKETD = "dragoman", "asyncio pump", "websocketd"
 TURN = 50_000  # events; below the megabyte that smooth clients read of one terminal
 TURNS = {OURS: 8, PUMP: 2, WEBSOCKETD: 2}  # so that each sample lasts about as long
@@ -52,6 +57,90 @@ CONTINUED, FINAL = 0x0, 0x80
 
 MODULE = "tests.bench.stdio"
 encode = msgspec.json.Encoder().encode
+
+
+class Reader:
+    """A client that asks a child for events, over a WebSocket on a blocking socket.
+
+    While the clock runs it only takes bytes from the kernel. It decodes and checks every frame once the clock has
+    stopped. So this end costs next to nothing, and yet everything that arrives is checked.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._socket = socket.create_connection((parts.hostname or "", parts.port or 80))
+        self._socket.settimeout(PATIENCE)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._handshake(parts.netloc, parts.path)
+
+    def ask(self, count: int, bridge: str) -> float:
+        """Seconds from the question until the last event begins to arrive; all of them are checked after that."""
+        started = time.perf_counter()
+        self._send({"count": count})
+        last = TERMINAL if bridge == OURS else LAST
+        chunks, carried, found = [], b"", False
+        while not found:
+            chunk = self._receive()
+            chunks.append(chunk)
+            found = last in chunk or last in carried + chunk[: len(last)]
+            carried = chunk[-len(last) :]
+        seconds = time.perf_counter() - started
+        text = [_text(msgspec.json.decode(payload)) for payload in _messages(self._whole(b"".join(chunks)))]
+        assert "".join(text) == answer(count), f"{bridge} lost or reordered something"
+        return seconds
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _handshake(self, host: str, path: str) -> None:
+        key = b64encode(os.urandom(16)).decode()
+        self._socket.sendall(
+            f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += self._socket.recv(1)  # byte by byte: what follows the head belongs to the first frame
+        assert head.startswith(b"HTTP/1.1 101 "), head
+
+    def _send(self, action: dict[str, Any]) -> None:
+        payload = msgspec.json.encode(action)
+        size, mask = len(payload), os.urandom(4)
+        head = bytes((0x80 | TEXT, 0x80 | 126)) + size.to_bytes(2)  # no action of ours is longer
+        self._socket.sendall(head + mask + bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload)))
+
+    def _receive(self) -> bytes:
+        chunk = self._socket.recv(READ_SIZE)
+        assert chunk, "the bridge closed the connection"
+        return chunk
+
+    def _whole(self, received: bytes) -> bytes:
+        """`received` up to the end of a frame, with what is still missing of it."""
+        at = 0
+        while at < len(received):
+            while not headed(received, at):
+                received += self._receive()
+            at = frame(received, at)[2]
+            while len(received) < at:
+                received += self._receive()
+        return received
+
+
+def frame(received: bytes, at: int) -> tuple[int, int, int]:
+    """Opcode, start and end of the payload of the frame at `at`; of a masked one the mask stands first in it."""
+    size, start = received[at + 1] & 0x7F, at + 2
+    mask = 4 if received[at + 1] & 0x80 else 0
+    if size == 126:
+        size, start = int.from_bytes(received[at + 2 : at + 4]), at + 4
+    elif size == 127:
+        size, start = int.from_bytes(received[at + 2 : at + 10]), at + 10
+    return received[at] & 0x0F, start, start + mask + size
+
+
+def headed(received: bytes, at: int) -> bool:
+    """Return True if the header of the frame at `at` is complete."""
+    have = len(received) - at
+    return have >= 2 and have >= {126: 4, 127: 10}.get(received[at + 1] & 0x7F, 2)
 
 
 class Sample(Struct, frozen=True, kw_only=True):
@@ -142,26 +231,6 @@ def _await(port: int) -> None:
             time.sleep(0.02)
         else:
             return
-
-
-class Reader(Client):
-    """A client without a session: it asks a child for events."""
-
-    def ask(self, count: int, bridge: str) -> float:
-        """Seconds from the question until the last event begins to arrive; all of them are checked after that."""
-        started = time.perf_counter()
-        self._send({"count": count})
-        last = TERMINAL if bridge == OURS else LAST
-        chunks, carried, found = [], b"", False
-        while not found:
-            chunk = self._receive()
-            chunks.append(chunk)
-            found = last in chunk or last in carried + chunk[: len(last)]
-            carried = chunk[-len(last) :]
-        seconds = time.perf_counter() - started
-        text = [_text(msgspec.json.decode(payload)) for payload in _messages(self._whole(b"".join(chunks)))]
-        assert "".join(text) == answer(count), f"{bridge} lost or reordered something"
-        return seconds
 
 
 def _messages(received: bytes) -> Iterator[bytes]:
