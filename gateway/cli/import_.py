@@ -29,7 +29,13 @@ SHOWN = 20  # problems of a capture that are reported one by one
 def import_(
     file: Annotated[Path, typer.Argument(metavar="CAPTURE", help="A file of JSON lines with t, dir and frame.")],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="OUT", help="The recording to write; NAME.zst is compressed.")
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="OUT",
+            help="The recording to write; NAME.zst is compressed. Default: CAPTURE.recording.jsonl in this folder.",
+        ),
     ] = "",
     dialect: Annotated[
         str, typer.Option("--dialect", metavar="DIALECT", help="The dialect, if the capture does not name it.")
