@@ -1,4 +1,4 @@
-"""Limits of what is logged: repeated lines, all lines, and the faults of a link."""
+"""Limits of what is logged: repeated lines, all lines, and the faults of a link; and contexts of W3C traces."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections import Counter
 from itertools import count
 from types import SimpleNamespace
 
+import msgspec
+import pytest
 import structlog
+from msgspec import UNSET, Raw
 from structlog.testing import capture_logs
 
 from dragoman.gateway.observability.log_throttle import (
@@ -18,6 +21,7 @@ from dragoman.gateway.observability.log_throttle import (
     LogThrottle,
     bad_request_counter,
 )
+from dragoman.gateway.observability.trace_context import add_trace, read_trace, trace_id, trace_of_metadata
 from dragoman.mappings.errors import PeerError
 from tests.gateway.in_memory import ManualClock
 
@@ -123,3 +127,65 @@ def test_all_faults_of_one_step_read_the_clock_twice() -> None:
         faults.flush()
     assert (faults.total, counters) == (501, {"faults_pod_not_json": 1, "faults_pod_invalid": 500})
     assert [(line["reason"], line["count"]) for line in lines] == [("bad", 1), ("bad 499", 500)]
+
+
+# The example of the specification, section 3.2.5.
+
+
+# -- trace context -----------------------------------------------------------------------------------
+
+
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_the_example_of_the_specification_is_read() -> None:
+    trace = read_trace({"traceparent": PARENT, "tracestate": "congo=t61rcWkgMzE"})
+    assert trace == {"traceparent": PARENT, "tracestate": "congo=t61rcWkgMzE"}
+    assert trace_id(trace) == "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [
+        "",
+        "00",
+        PARENT.upper(),
+        PARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", "0" * 32),
+        PARENT.replace("00f067aa0ba902b7", "0" * 16),
+        f"ff{PARENT[2:]}",
+        f"{PARENT}-more",
+        f"{PARENT}\n",
+        f"01{PARENT[2:]}-{'x' * 200}",
+        7,
+        f"01{PARENT[2:]}-\rX: y",
+    ],
+)
+def test_a_malformed_context_is_ignored(parent: object) -> None:
+    assert read_trace({"traceparent": parent}) is None
+
+
+def test_a_later_version_may_be_longer() -> None:
+    assert read_trace({"traceparent": f"01{PARENT[2:]}-more"}) is not None
+
+
+@pytest.mark.parametrize("state", ["", "a=b\r\nX: y", "x" * 513, "é=1"])
+def test_an_invalid_tracestate_is_dropped_and_the_traceparent_kept(state: str) -> None:
+    assert read_trace({"traceparent": PARENT, "tracestate": state}) == {"traceparent": PARENT}
+
+
+@pytest.mark.parametrize("metadata", [b"[]", b"7", b'"x"', b"{", b'{"traceparent":null}', b"[" * 5000])
+def test_metadata_without_a_context_has_none(metadata: bytes) -> None:
+    assert trace_of_metadata(Raw(metadata)) is None
+
+
+def test_a_context_is_added_to_metadata_that_has_none() -> None:
+    trace = {"traceparent": PARENT}
+    added = add_trace(Raw(b'{"a":1}'), trace)
+    assert isinstance(added, Raw)
+    assert msgspec.json.decode(added) == {"a": 1, **trace}
+    assert trace_of_metadata(add_trace(UNSET, trace)) == trace
+
+
+@pytest.mark.parametrize("metadata", [b"[]", b'{"traceparent":"mine"}'])
+def test_metadata_that_cannot_take_a_context_stays_as_it_is(metadata: bytes) -> None:
+    assert add_trace(Raw(metadata), {"traceparent": PARENT}) == Raw(metadata)

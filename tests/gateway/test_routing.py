@@ -1,9 +1,9 @@
-"""Small parts of the routing: ids of sessions, how sessions are made, and which of them are busy."""
+"""Small parts of the routing: ids of sessions, how sessions are made, and which are busy, forgotten or deleted."""
 
 from __future__ import annotations
 
 import asyncio
-from uuid import NAMESPACE_URL, uuid5
+from uuid import NAMESPACE_URL, uuid4, uuid5
 
 import pytest
 
@@ -11,6 +11,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.routing.ids import agent_id, canonical_id, session_id
+from dragoman.gateway.routing.past_sessions import REMEMBERED_MAX, KnownBackends, KnownSessions, PastSessions
 from dragoman.gateway.routing.session_sets import BusySessions
 from dragoman.gateway.routing.sessions import SessionFactory
 from dragoman.gateway.session.session import NoBackend, SessionObserver
@@ -89,3 +90,49 @@ async def test_each_finish_waits_for_the_sessions_that_are_busy_when_it_begins()
             busy.note(made.session, False)
             await settle()
             assert waiting.done()
+
+
+# -- past sessions -----------------------------------------------------------------------------------
+
+
+def test_a_deleted_session_is_hidden_under_each_form_of_its_name() -> None:
+    past, name = PastSessions("test", KnownSessions()), str(uuid4())
+    past.hide([name])
+    assert past.is_hidden(name)
+    assert past.is_hidden(f"thread-{name}")
+    assert not past.is_hidden(str(uuid4()))
+
+
+def test_a_forgotten_session_has_another_owner_for_everybody_but_its_owner() -> None:
+    past, name = PastSessions("test", KnownSessions()), str(uuid4())
+    past.note_owner([name], "ann")
+    assert past.owner_of(name) == "ann"
+    assert past.has_other_owner(f"thread-{name}", "eve")
+    assert not past.has_other_owner(name, "ann")
+
+
+def test_the_oldest_names_are_forgotten_first() -> None:
+    past = PastSessions("test", KnownSessions())
+    past.hide(f"s{number}" for number in range(REMEMBERED_MAX + 1))
+    assert not past.is_hidden("s0")
+    assert past.is_hidden("s1")
+
+
+def test_all_routes_to_a_backend_know_the_owners_of_its_sessions_until_they_have_none() -> None:
+    known, name = KnownSessions(), str(uuid4())
+    one, other = PastSessions("one", known), PastSessions("other", known)
+    one.note_owner([name], "ann")
+    assert other.has_other_owner(name, "eve")
+    other.note_owner([name], "")
+    assert not one.has_other_owner(name, "eve")
+
+
+def test_routes_with_a_common_upstream_share_what_is_known_as_long_as_one_of_them_uses_it() -> None:
+    backends = KnownBackends()
+    both, one, other = ([parse(f"pod+unix:/{name}") for name in names] for names in ("ab", "a", "c"))
+    known = backends.sessions_of(both)
+    assert backends.sessions_of(one) is known
+    assert backends.sessions_of(other) is not known
+    known.owners["s"] = "ann"
+    del known
+    assert backends.sessions_of(one).owners == {}

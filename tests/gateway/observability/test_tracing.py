@@ -18,7 +18,7 @@ from dragoman.gateway.observability import tracing
 from dragoman.gateway.observability.tracing import Telemetry, is_tracing_configured
 from dragoman.gateway.observability.turn_watch import WatchedTurn
 from tests.conformance.fake_smooth import FakeSmooth
-from tests.gateway.observability.test_trace_context import PARENT
+from tests.gateway.test_observability import PARENT
 from tests.pairs.gateway import SmoothClient, bridged
 from tests.reserved_ports import reserved_port
 

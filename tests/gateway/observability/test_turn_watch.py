@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from dragoman.gateway.observability import logs
 from tests.conformance.fake_smooth import FakeSmooth
-from tests.gateway.observability.test_trace_context import PARENT
+from tests.gateway.test_observability import PARENT
 from tests.pairs.gateway import SmoothClient, bridged
 
 ID = PARENT[3:35]
