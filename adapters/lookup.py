@@ -63,7 +63,7 @@ def _run(key: Key) -> None:
     with _lock:
         waiters = _waiting.pop(key)
     for loop, waiter in waiters:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, and its callers with it
             loop.call_soon_threadsafe(_settle, waiter, found)
 
 

@@ -60,7 +60,7 @@ class SocketFile(Struct, frozen=True, kw_only=True):
 
 
 class UnixListener:
-    """A listening Unix socket and its file, which stays if somebody else made it."""
+    """A listening Unix socket and its file, which is removed at the end unless the socket was inherited."""
 
     certificate_end = None
 
@@ -120,8 +120,8 @@ async def listen(
     """Listen at `path`, by default for the owner alone, or on an `inherited` socket that is bound there.
 
     A stale file is replaced; a live one raises OSError EADDRINUSE. The file is never open to more users than `file`
-    says: it has its mode from the beginning, and nobody can connect before it has its owner and group. If somebody puts
-    a symbolic link in its place, the file behind the link is not changed.
+    says: it has its mode from the beginning, and nobody can connect before it has its owner and group. If another
+    process puts a symbolic link in its place, the file behind the link is not changed.
     """
     bound = inherited if inherited is not None else bind_socket(path, file.mode)
     try:

@@ -73,8 +73,8 @@ def _open_missing_descriptors() -> None:
     """Open each of stdin, stdout and stderr that is closed, as by `2>&-`, before anything else is opened.
 
     Else the next socket would get its number: output for stderr would go to a peer, and libuv aborts when it closes a
-    descriptor below 3. stdin is empty, and stderr is dropped. stdout is a pipe that nobody reads, so that output is not
-    lost in silence.
+    descriptor below 3. stdin is empty, and stderr is dropped. stdout is a pipe without a reader, so that lost output is
+    an error.
     """
     for descriptor in range(3):
         try:

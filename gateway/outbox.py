@@ -86,7 +86,7 @@ class Outbox:
             self._traffic.add_sent(frames)
 
     def _queue(self, frames: Sequence[bytes]) -> None:
-        """Queue frames; a closed outbox drops them, because nobody will read them."""
+        """Queue frames; a closed outbox drops them, because the peer will not read them."""
         if self.closed:
             return
         size = sum(map(len, frames))

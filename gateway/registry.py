@@ -129,7 +129,7 @@ def upstream(endpoint: Endpoint) -> Dialect:
     """Return the dialect of a checked upstream, which says how its backend behaves.
 
     A replay behaves as the recorded backend, but opens a conversation for every client that asks. With `auto` it has
-    one session for all clients. If a live backend stands behind the recording, the session adds the events that one
+    one session for all clients. If there is a live backend behind the recording, the session adds the events that one
     of the two backends does not send.
     """
     if not played(endpoint):

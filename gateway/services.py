@@ -27,7 +27,7 @@ class Services(Struct, frozen=True, kw_only=True):
     clock: Clock
     """Returns the time in nanoseconds since 1970, for events and logs. An operator or NTP may set it."""
     monotonic: Clock
-    """Returns nanoseconds since some moment, for durations: nobody can set this clock."""
+    """Returns the nanoseconds of a monotonic clock, for durations."""
     new_id: NewId
     schedule: Schedule
     start_task: StartTask

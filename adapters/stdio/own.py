@@ -25,7 +25,7 @@ _taken = threading.Lock()  # a process has one stdin and one stdout
 class OwnTransport(LineStream):
     """The transport over our stdin and stdout. `run` ends at EOF of stdin; `send` fails once stdout has no reader.
 
-    Then `run` ends, too, after what has arrived: stdin may stay open forever, and nobody would get the answers.
+    Then `run` ends, too, after what has arrived: stdin may stay open forever, although no answer could be delivered.
     """
 
     def __init__(self, limits: TransportLimits) -> None:

@@ -46,7 +46,9 @@ class StderrTail:
         return " / ".join(_printable(line) for line in list(self._lines)[-TAIL_LINES:])
 
     def finish(self) -> None:
-        """Read what is left after the child has exited, without waiting for processes that inherited its stderr."""
+        """Read the rest of the output after the child has exited, without waiting for processes that inherited its
+        stderr.
+        """
         for _ in range(REST):
             if self._end.closed or not self._end.read():
                 break

@@ -263,7 +263,7 @@ class WebSocketTransport(Inbound):
             self.stream_ended(WebSocketError(WSCloseCode.PROTOCOL_ERROR, text) if wrong else None)
 
     def stream_ended(self, error: WebSocketError | None) -> None:
-        """End the stream. A peer that has violated the protocol is told how."""
+        """End the stream. After a violation of the protocol, send the peer a close frame with the reason."""
         if self._ended:
             return
         self._peer_closed.set()

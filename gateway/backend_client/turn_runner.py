@@ -119,9 +119,9 @@ def _outcome(ended: TurnEnded | None, failure: Failure | None) -> TurnOutcome:
 class TurnRunner:
     """Runs one turn at a time: sends an input, shows the events of its turn, and has its questions answered.
 
-    `ask` returns the line that the user types at a prompt, None if nobody is there. It may give further events to
-    `take` meanwhile. `show_other` is called with events of no turn, and of turns that others began. `accepted` is true
-    once the backend has the input.
+    `ask` returns the line that the user types at a prompt, None without a user. It may give further events to `take`
+    meanwhile. `show_other` is called with events of no turn, and of turns that others began. `accepted` is true once
+    the backend has the input.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class TurnRunner:
                 self._answer = self._given = None
 
     def _have_answered(self) -> bool:
-        """Have the user answer the open question; return False if nobody does."""
+        """Let the user answer the open question; return False without an answer."""
         while (answer := self._answer) is not None:
             line = self._ask(answer.prompt)
             if line is None:

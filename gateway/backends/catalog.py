@@ -1,6 +1,6 @@
 """The list of conversations that a backend stores, also of those that are no session of the gateway.
 
-A BackendCatalog stands between the control session and its backend, because a list belongs to no client's session
+A BackendCatalog is a proxy between the control session and its backend, because a list belongs to no client's session
 (docs/design.md, section 6). It asks for the store with each list, and remembers the names that the list gave. A backend
 that has no list adds nothing to the sessions that live here. One that is late adds the rows of its last list, because a
 codewhale 0.10.2 lists nothing while a turn runs.

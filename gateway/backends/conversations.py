@@ -1,6 +1,6 @@
 """A backend that opens a conversation for each session, over a connection of its own (docs/design.md, section 5).
 
-Between a session and its connection stands a HistoryLoader, which reads whole histories. A recording has no
+A HistoryLoader is a proxy between a session and its connection, and reads whole histories. A recording has no
 conversations beside those that are open here, so it needs none.
 """
 

@@ -1,7 +1,7 @@
 """Read histories page by page from a backend that returns at most PAGE messages at a time, newest first
 (docs/dialects/smooth.md, section 5).
 
-A HistoryLoader stands between a session and its backend. It loads the history of a resumed conversation into the
+A HistoryLoader is a proxy between a session and its backend. It loads the history of a resumed conversation into the
 session. Meanwhile it holds the commands of clients, so that their effects come after the history.
 
     what is wanted                  what the backend is asked, and what the session gets

@@ -5,10 +5,10 @@
     unknown  --  a short time passes                                     -->  known
     known    --  a connection is lost over which a list came             -->  unknown
 
-Another backend with other sessions may answer after a lost connection. A failed attempt to connect changes nothing.
-A client that asks for the list waits longer, while the backend has a connection over which no list came.
-Hundreds of actions may wait, so they are done in steps of the event loop, and further ones after them. A list may lack
-thousands of sessions, so the backend is asked about a few of them at once.
+Another backend with other sessions may answer after a lost connection. A failed attempt to connect changes nothing. A
+client that asks for the list waits longer, while the backend has a connection over which no list came. Hundreds of
+actions may wait, so they are done in several steps of the event loop, in order. A list may lack thousands of sessions,
+so the backend is asked about a few of them at once.
 """
 
 from __future__ import annotations

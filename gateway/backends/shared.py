@@ -1,7 +1,7 @@
 """One connection to a backend that carries all sessions of a route (docs/design.md, section 5: pando).
 
 An answer goes to the session that asked, and an event to the session that it names, which is created if it is unknown.
-The backend lists its sessions when the connection stands, and again when another instance answers. There may be
+The backend lists its sessions once the connection is established, and again when another instance answers. There may be
 thousands, so only their rows are kept until a client uses them (unused.py). A list may lack sessions
 (docs/dialects/pando.md, section 6), so the backend is asked for each missing one before it counts as gone.
 
@@ -73,7 +73,8 @@ GONE = Failure(cause="upstream_lost", text="the backend does not have this sessi
 class SharedRequest(Struct, frozen=True, kw_only=True):
     """A request that waits for its answer.
 
-    `session` is told if the connection is lost; None if none must be told. `asking` runs the script that asked.
+    `session.lost` is called if the connection is lost; None if no session needs that. `asking` runs the script that
+    asked.
     """
 
     answer: Callable[[Burst[Event]], None]
@@ -385,7 +386,7 @@ class SharedKind(RememberingOpener):
         """Report the loss to each session that is watched, has asked or has a turn, with its own unsent commands."""
         self._lists.stop()
         self._list.note_lost()
-        self._watched |= {session.state.id: session for session in self._sessions.busy}  # also one that nobody uses
+        self._watched |= {session.state.id: session for session in self._sessions.busy}  # also an unused one
         requests = self.requests.take_all()
         own: dict[str, list[Command]] = {}
         for request in requests.values():

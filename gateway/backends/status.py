@@ -1,8 +1,9 @@
 """The state of the connections to the backend of one route, for operators, and the decision that a backend is lost.
 
-A backend is lost if a connection over which it had said something ended by itself, and no connection stands once
-`reconnect_grace` is over. Then a gateway with `--exit-on-backend-loss` ends. A backend that was never reached may still
-start, so it is not lost. A backend that nobody dials, because no session needs it, is probed before it counts as lost.
+A backend is lost if a connection over which it had sent something ended by itself, and no connection is established
+when `reconnect_grace` has passed. Then a gateway with `--exit-on-backend-loss` ends. A backend that was never reached
+may still start, so it is not lost. A backend that is not dialled, because no session needs it, is probed before it
+counts as lost.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class AnnouncedSessions:
         self._deleted: dict[str, None] = {}  # a pando goes on with the run of a session that was deleted
 
     def add_session(self, session: Session) -> None:
-        """Add a new session. If there are too many, remove the first one, and forget it if nobody uses it."""
+        """Add a new session. If there are too many, remove the first one, and forget it if no client uses it."""
         self._sessions[session.state.id] = session
         if len(self._sessions) > ANNOUNCED_MAX:
             first = self._sessions.pop(next(iter(self._sessions)))
@@ -162,7 +162,7 @@ class RememberingOpener(SessionOpener):
             self._keep_row(session.summary(), session.state.owner)
 
     def _keep_row(self, row: SessionSummary, owner: str) -> None:
-        """Keep the row of a session that its backend has and that nobody uses."""
+        """Store the row of an unused session of the backend."""
         row = structs.replace(row, title=row.title[:TITLE_MAX])
         if self.is_worth_listing(row):
             self._sessions.list.keep_row(owner, row)

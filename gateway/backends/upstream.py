@@ -110,7 +110,7 @@ class Upstream:
             self._link.attach(state, "")
 
     def detach(self, state: SessionState) -> None:
-        """Forget the session in the translator of the connection: nobody uses it any more."""
+        """Detach the translator of the connection from a session that no client uses any more."""
         if self._translator is not None:
             self._translator.detach(state)
 

@@ -76,7 +76,7 @@ QUICK = frozenset({"bridge", "serve", "replay", "demo-backend", "send", "chat"})
 
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 CLOSED = 128 + signal.SIGPIPE
-"""The exit code if nobody reads the output, as a shell reports it for other tools."""
+"""The exit code if the reader of the output has closed it, as a shell reports it for other tools."""
 
 
 def load() -> None:
@@ -175,7 +175,7 @@ def main() -> None:
             stream.reconfigure(encoding="utf-8", errors=errors)
     if not os.environ.get("COLUMNS", "").strip("0"):  # a width of 0 is an unknown one: rich would print nothing
         os.environ.pop("COLUMNS", None)
-    outputs = (sys.stdout, sys.stderr)  # typer replaces a stream that nobody reads, and the new one reports no error
+    outputs = (sys.stdout, sys.stderr)  # typer replaces a stream whose reader is gone, and the new one reports no error
     code = _run()
     failed = [_flush(stream) for stream in outputs]
     sys.exit(code or max(failed))
@@ -219,7 +219,7 @@ def _fail(words: str, code: int, *, in_result: bool = False) -> int:
     if _wants_json() and not in_result:
         import msgspec  # not needed for other errors of usage
 
-        with contextlib.suppress(OSError):  # nobody reads it, or the disk is full
+        with contextlib.suppress(OSError):  # the reader has closed it, or the disk is full
             typer.echo(msgspec.json.encode({"error": words}))
     return code
 
@@ -245,7 +245,7 @@ def _misused(error: TyperException) -> int:
 def _flush(stream: TextIO) -> int:
     """Flush a stream and return the exit code for it: 0 if that worked.
 
-    A stream that nobody reads is redirected to /dev/null, or Python would report an error when it exits.
+    A stream without a reader is redirected to /dev/null, or Python would report an error when it exits.
     """
     try:
         stream.flush()

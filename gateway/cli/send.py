@@ -34,11 +34,11 @@ EXAMPLES = (
 )
 
 DEADLINE = 600.0  # seconds for each turn: a tool may work for minutes without a word
-UNANSWERED = 3  # the exit code if nobody is there to answer a question
+UNANSWERED = 3  # the exit code if a question has no answer
 
 
 class SendResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
-    """The last line of `--json`: how the turn ended, its whole text, and the question that nobody answered.
+    """The last line of `--json`: how the turn ended, its whole text, and the question without an answer.
 
     `end` is None if the turn did not end. `failure` also says why an input was refused.
     """
@@ -127,7 +127,7 @@ def _run(turn: TurnRunner, text: str, deadline: float, *, streams: bool) -> Turn
             return structs.replace(turn.cancel(), ended=None, failure=failure)
         if outcome.question is None:
             return outcome
-        if outcome.ended is None:  # a cancel ends a question that nobody answers
+        if outcome.ended is None:  # a cancel ends a question without an answer
             turn.cancel(show=False)
             return outcome
         if (answer := _ask("" if streams and outcome.question in outcome.ended.text else outcome.question)) is None:

@@ -86,7 +86,9 @@ class Identities:
         return named
 
     def is_revoked(self, principal: Principal) -> bool:
-        """Return True if the token of this client now names nobody or somebody else, or is checked in another way."""
+        """Return True if the token of this client is not valid any more, names another principal, or is checked in
+        another way.
+        """
         if principal.credential in (b"", self._of_jwt):
             return False
         return self._of_tokens.get(principal.credential) != principal.name
@@ -104,7 +106,7 @@ class Identities:
             return self._bearer
         if endpoint.is_of_local_users:
             return local_users(*(tuple(map(int, endpoint.all(key))) for key in ("uid", "gid")))
-        return None  # ZeroMQ names nobody: whoever reaches the port is `local`
+        return None  # ZeroMQ has no principals: every client of the port is `local`
 
 
 class ListenerIdentity:

@@ -71,7 +71,7 @@ class KeptConversation:
 
 
 class ActiveSegment(Struct, frozen=True, kw_only=True):
-    """The conversation of a pod; ours has one id, which stands for its only segment too."""
+    """The conversation of a pod. Ours has one id, which is also that of its only segment."""
 
     session_id: str
     segment_id: str

@@ -88,7 +88,7 @@ class LogQueue:
         return b"".join(taken)
 
     def _write(self, piece: bytes) -> bool:
-        """Write all of it, however long that takes; return False if nobody can read it any more."""
+        """Write all of it, however long that takes; return False if the reader has closed the pipe."""
         rest = memoryview(piece)
         while rest:
             try:

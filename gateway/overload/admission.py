@@ -53,7 +53,7 @@ class Admission:
         )
 
     def change_limits(self, limits: Limits) -> None:
-        """Apply new limits at once. Each address begins anew if the rate has changed."""
+        """Apply new limits immediately. If the rate has changed, each address gets a full bucket."""
         if _rate_of(limits) != _rate_of(self._limits):
             self._rates.clear()
         self._limits = limits

@@ -187,7 +187,7 @@ class FairQueue:
     def spend(self, units: int) -> None:
         """Count costly work beside that of frames: the next iteration of the loop begins another step.
 
-        Without one, the work of many iterations would add up, until a frame waits although nobody else does.
+        Without another step, the work of many iterations would add up, until a frame waits although no other link does.
         """
         self.budget.left -= units
         if not self._scheduled:

@@ -17,7 +17,7 @@ from dragoman.adapters.meter import STEP, Meter
 MEMORY_MAX = 1024 * 1024 * 1024  # the default on a large machine: 10,000 idle clients count as a third of it
 MEMORY_MIN = 1024 * 1024  # the least default, and the least value of the key `memory`
 OWN = 64 * 1024 * 1024  # bytes of the gateway itself, without peers
-SHARE = 4  # a quarter of what is left: the agent beside the gateway needs the rest
+SHARE = 4  # a quarter of the remaining memory: the agent beside the gateway needs the rest
 TIGHT = 0.8  # above this part of the limit new connections and sessions are refused
 RELIEVED = 0.95  # holders free memory until this part of the limit is in use
 GROWN = 1 - RELIEVED  # the part of the limit that is added before the holders are sorted again

@@ -85,7 +85,7 @@ class PodDirectory:
                 self._entry.write_status(state)
         elif place is not None:
             place.folder.write_status(state)
-        elif state.owner or state.backend_ids is not None:  # somebody opened it: a probe's session is shown to nobody
+        elif state.owner or state.backend_ids is not None:  # it was opened: the session of a mere probe is not shown
             place = PodPlace(state=state, folder=PodFolder(self._base, self._free_name(state)))
             _name_backend(state, place.folder.name)
             self._wanted[state.id] = place

@@ -34,8 +34,9 @@ COARSEST_NS = 1_000_000_000  # the coarsest modification times of file systems w
 class Pod(Struct, frozen=True, kw_only=True, gc=False):
     """A pod as its folder shows it. `updated_at` is the time in ns of the last change of its status.
 
-    `listens` is False if the folder has no socket, or if nobody answered there. `silent` is True if the pod says that
-    it has no conversation yet. `modified` is the time of its folder in ns; 0 if a later change may have the same time.
+    `listens` is False if the folder has no socket, or if no process listens there. `silent` is True if the pod says
+    that it has no conversation yet. `modified` is the time of its folder in ns; 0 if a later change may have the same
+    time.
     """
 
     name: str

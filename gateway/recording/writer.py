@@ -4,7 +4,7 @@ The event loop queues bytes of whole lines. When it calls `flush`, the thread wr
 that it wrote to, and looks at the queue again. So queued bytes are on the disk after one round, and a burst costs few
 syncs. Many files are synced by one call for their file system, where there is one, because each fsync costs a commit of
 its own. The queue is bounded: past `backlog_max` bytes nothing more is taken, and the recorder stops recording. A file
-that cannot be created or written is closed; its recorder is told in the loop, and begins another file later.
+that cannot be created or written is closed; its recorder is called in the loop, and begins another file later.
 
 Between rounds the thread lets the Keeper compress and delete closed files, a step at a time.
 """

@@ -2,7 +2,7 @@
 
 It sends the events that all clients received, and the session makes its normal form again. So events that the session
 adds itself are left out (replayed_events.py). An input begins a recorded turn, which is played in parts
-(part_player.py). If a recorded command stands between two parts, the replay waits for that command.
+(part_player.py). If there is a recorded command between two parts, the replay waits for that command.
 
 This module has no I/O except reading the recording; `later` is injected.
 """

@@ -1,9 +1,9 @@
 """The sessions that a principal may see, open and answer on a route, and how many it may have
 (docs/design.md, section 5, "Identity").
 
-A session belongs to the principal that opened it; the owner "" means nobody yet. A principal that may not see a session
-is answered as if the session did not exist. The quota is checked when a session is created for a client, so a client
-that uses an existing session is never refused.
+A session belongs to the principal that opened it; the owner "" means that it has none yet. A principal that may not see
+a session is answered as if the session did not exist. The quota is checked when a session is created for a client, so a
+client that uses an existing session is never refused.
 """
 
 from __future__ import annotations

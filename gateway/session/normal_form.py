@@ -110,7 +110,7 @@ class NormalForm:
         self.losses = runs.losses
         self._tells_calls = tells_calls  # False if histories have only messages: they are merged
         self.unwanted: list[Question] = []
-        """Questions that were asked in a turn which is over for its clients: nobody will answer them."""
+        """Questions of a turn that has ended for its clients, so that they will get no answer."""
 
     @property
     def last_model_turn(self) -> int:

@@ -4,7 +4,8 @@ Two messages are the same if they have one id, or else one role and text after t
 message that only the store has comes after the last one that both have, and before the turn of the next. If that turn
 has an answer that the store corrects, the message comes after this answer, because two runs were seen as one.
 
-Items that only the transcript has stay where they are. Each step looks up where a message stands: the cost is linear.
+Items that only the transcript has stay where they are. Each step looks up the index of a message, so the cost is
+linear.
 """
 
 from __future__ import annotations

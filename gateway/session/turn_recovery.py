@@ -64,7 +64,8 @@ UNKNOWN = FoundTurn(verdict="unknown")
 
 
 def find_turn(state: SessionState, text: str | None, history: events.HistorySnapshot, begin: int) -> FoundTurn:
-    """Return how the turn of the input `text` stands in `history`. `text` is None if the turn has no input of its own.
+    """Return the state of the turn of the input `text` as `history` shows it. `text` is None if the turn has no input
+    of its own.
 
     `state` is as it was when the connection was lost: with that turn open, or with the input not accepted yet. The
     run of the turn begins with the item `begin` of the transcript.

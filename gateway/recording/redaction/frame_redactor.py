@@ -1,6 +1,6 @@
 """Empty the frames that contain a secret or a part of one. Their meaning is then only in the events.
 
-A secret that streams, a few letters a frame, stands in no frame as a whole. So the texts of each field of each tap are
+A secret that streams, a few letters a frame, is in no frame as a whole. So the texts of each field of each tap are
 joined and searched. A frame whose text could still become a secret is emptied as well. Frames are not held back for
 this. The end of each text is remembered, as far back as a secret may begin.
 

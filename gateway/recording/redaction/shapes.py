@@ -60,7 +60,7 @@ CLOSED = re.compile(r"\s*[,.+;)\]}]")
 """The text after a quote that closes a string and opens none."""
 
 NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
-BEFORE = 256  # characters of a line that are read to see where a value stands
+BEFORE = 256  # characters of a line that are read before a value, to find its context
 
 QUOTED = r"\"(?P<quoted>(?:[^\"\\\n]|\\.)*+)|'(?P<single>(?:[^'\\\n]|\\.)*+)"
 BARE = r"[^\s\"'`\\,;&<>(){}\[\]]"

@@ -1,7 +1,7 @@
 r"""Find the spans of secrets in a text, and replace them by placeholders: `[redacted:KIND:8 hex digits]`.
 
 The digits are a keyed hash of the secret. With the salt of one recording, equal secrets are equal in that recording and
-nowhere else. So nobody can look them up in a list of likely secrets. With a salt of the installation they are equal in
+nowhere else. So they cannot be looked up in a list of likely secrets. With a salt of the installation they are equal in
 all of its recordings.
 
 Secrets are found in each layer of JSON escapes of a text: as it is, with its escapes decoded once, twice and so on.
@@ -25,7 +25,7 @@ PREFIX = "[redacted:"
 PLACEHOLDER = re.compile(r"\[redacted:[a-z0-9_]{1,32}:[0-9a-f]{8}\]")
 PLACEHOLDER_MAX = len(PREFIX) + 32 + 1 + 8 + 1  # characters
 KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
-"""The spelling of a kind: it stands in placeholders, where nothing may need an escape."""
+"""The spelling of a kind. Placeholders contain it, and must not need an escape."""
 
 LAYERS_MAX = 8  # a frame, its string, arguments in it, JSON in those, and as much again
 
@@ -106,7 +106,7 @@ def replaced_in_pieces(
 ) -> Iterator[tuple[str, list[Span]]]:
     """Yield each piece (start, end) of a text without its secrets, and the spans whose placeholders stand in it.
 
-    A placeholder stands in the piece in which its secret begins; the other pieces lose their part of the secret. The
+    A placeholder is in the piece in which its secret begins; the other pieces lose their part of the secret. The
     secrets that begin before `marked` already have their placeholders.
     """
     marks: dict[tuple[str, str], str] = {}  # the same secret may occur very often
@@ -186,7 +186,10 @@ class WithoutBinary(Layer):
         super().__init__("".join((*parts, whole.text[at:])), whole)
 
     def place(self, at: int) -> int:
-        """Return the index in the outermost text; a secret that ends with what is left of the data ends after it."""
+        """Return the index in the outermost text.
+
+        A secret that ends with the kept beginning of binary data ends after the data.
+        """
         return self._whole.place(at + self._before[bisect_right(self._cuts, at)])
 
 

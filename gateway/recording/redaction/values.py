@@ -28,7 +28,7 @@ from dragoman.mappings.canonical.events import ToolCallArguments
 AnyStruct = TypeVar("AnyStruct", bound=Struct)
 
 KeyedText = tuple[str, str]
-"""A text of a JSON value, with the key under which it stands before it."""
+"""A pair of a JSON key and a text under it."""
 
 WHOLE: dict[tuple[type, str], str] = {(AnswerOtp, "code"): "otp"}
 """Fields that are secrets by their meaning, and their kinds."""

@@ -49,7 +49,7 @@ Kind = Literal[
     "detail",
 ]
 
-WAITING_MAX = 10_000  # entries held back for the order, for example after an input that nobody answered
+WAITING_MAX = 10_000  # entries held back for the order, for example after an input without an answer
 
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]  # the members of a Literal
 HIDDEN = frozenset({"detail", "asked"})  # entries that are shown on request: the wire shows them better

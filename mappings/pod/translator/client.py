@@ -159,7 +159,7 @@ class ClientTranslator(Translator[Event, Command]):
     # -- from the server: events that may answer a command ----------------------------------------------
 
     def _handle(self, event: Event) -> tuple[Event, ...]:
-        """Return the events that an event stands for, after the result that waited for it."""
+        """Return the events that a received event becomes, after the result that waited for it."""
         result, self._result = self._result, ()
         return (*result, *self._HANDLERS[type(event)](self, event))
 
