@@ -32,7 +32,7 @@ class Trigger(StrEnum):
 
     BEGUN = "input accepted, or content"
     ASKED = "question"
-    ANSWERED = "answer, or the backend goes on"
+    ANSWERED = "answer, or the backend continues"
     ENDED = "end"
     CUT = "ended here alone"
     RAN_OUT = "the backend ends it too"
