@@ -7,7 +7,7 @@ The transport passes the frames of a read to the sink, and keeps those that were
     checked     a client's message above its limits becomes Oversize, so that it gets its dialect's own error
     text        a lone further piece of the text that streams goes straight to its session, as waiting costs more
     in turn     no room is left in this step: the others wait for their turn
-    large       a large frame of a backend: the translator reads it now, and the link acts on it in a later step
+    large       a large frame: the translator reads it now, and the link acts on it in a later step
     the rest    the translator reads it, and the link acts on the step, as much at once as the step has room for
 """
 
@@ -37,7 +37,7 @@ Act = Callable[[Step[Any]], None]
 """Acts on what the translator made of some frames."""
 
 TEXT_MAX = 16 * 1024  # bytes of a piece of text that goes straight to its session
-LARGE = 2 * STEP  # units of a frame of a backend that takes two steps: to read a history of 1 MiB may take 50 ms
+LARGE = 2 * STEP  # units of a frame that takes two steps: to read a history of 1 MiB may take 50 ms
 TEXT_DEBT = 8 * STEP  # units by which such pieces may exceed a step: about 3,000 pieces, which take 0.1 to 0.2 s
 WHOLE = (bytes, Parts)  # frames with a message: Oversize and Missed are placeholders
 DISCONNECTED = "came from a peer that was disconnected"
@@ -160,7 +160,7 @@ class FrameIntake:
             budget.left -= self._each + size
         elif not (frames := self.turns.admit(frames)):
             return 0
-        if before - budget.left > LARGE and debt and len(frames) == 1 and self.ahead is None:
+        if before - budget.left > LARGE and self.ahead is None and len(frames) == 1 and type(frames[0]) in WHOLE:
             self._read_ahead(frames)
             return 0
         for some in (frames,) if given <= self.turns.piece else self.turns.pieces(frames):

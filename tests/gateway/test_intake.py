@@ -17,6 +17,7 @@ from dragoman.gateway.peer import Peer
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.dialect import Burst, DeltaType, Frame, Step, TextReader, TextSink, Translator
 from dragoman.mappings.smooth import DIALECT
+from dragoman.mappings.value_count import PIECE, SLICE
 from tests.memory_transport import MemoryTransport
 from tests.services import services
 
@@ -121,6 +122,18 @@ def test_frames_of_another_connection_wait_behind_a_large_frame_that_was_only_re
     received.soon.popleft()()
     assert received.sink([b"+token"]) == 1
     assert (received.items, received.texts) == ([large, b"+token"], [])
+
+
+def test_a_large_message_of_a_client_is_counted_read_and_acted_on_in_different_steps() -> None:
+    received = Received(limited=True)
+    large = b'{"action":"send_message","images":[{"url":"data:,' + b"x" * (3 * PIECE * SLICE) + b'"}]}'
+    taken = []
+    while not received.items:
+        taken.append(received.sink([large, b"next"]))
+        received.soon.popleft()()
+    assert taken == [0, 0, 0, 0, 1]
+    assert received.sink([b"next"]) == 1
+    assert received.items == [large, b"next"]
 
 
 def test_the_next_step_begins_once_the_pieces_of_text_have_used_up_this_one() -> None:
