@@ -24,11 +24,10 @@ LONG = struct.Struct(">BBQ").pack
 
 def text_frames(frames: Sequence[bytes]) -> bytes:
     """Return the frames encoded as a server's text messages."""
-    if len(frames) == 1:
-        (frame,) = frames
-        size = len(frame)
-        return (HEADERS[size] if size < len(HEADERS) else _header(size)) + frame
     try:
+        if len(frames) == 1:
+            (frame,) = frames
+            return HEADERS[len(frame)] + frame
         return b"".join([part for frame in frames for part in (HEADERS[len(frame)], frame)])
     except IndexError:
         return b"".join([part for frame in frames for part in (_header(len(frame)), frame)])
