@@ -135,7 +135,8 @@ class FrameIntake:
             return self.count_dropped(len(frames))
         if self.is_limited and self._outbox.crowded:  # the client has many answers to read
             return 0
-        given, budget, tap, size, taken = len(frames), self._budget, self._tap, 0, 0
+        given, budget, tap = len(frames), self._budget, self._tap
+        size = taken = 0
         if given == 1 and type(frame := frames[0]) in WHOLE:
             size = len(frame) if type(frame) is bytes else memory(frame)
             add_text = self._add_text

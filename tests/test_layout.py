@@ -25,7 +25,10 @@ MAX_PARAMETERS = 7  # past it some of them belong together; the options of a com
 NO_NOUNS = {"util", "utils", "helper", "helpers", "common", "misc", "manager"}  # names that say nothing
 
 # Classes that are no structs, and that others fill in all the same -> why.
-FILLED_IN = {"Context": "data that a rule needs beside its item"}
+FILLED_IN = {
+    "Context": "data that a rule needs beside its item",
+    "StepBudget": "data that each token changes: a struct would be slower",
+}
 # Attributes that another module assigns -> why.
 ASSIGNED_ANYWHERE = {"Turns.usual": "a method would be a further call for each frame of a client"}
 

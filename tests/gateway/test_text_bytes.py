@@ -17,7 +17,6 @@ from msgspec import structs
 
 from dragoman.gateway.intake import FrameIntake
 from dragoman.gateway.session.groups import Groups
-from dragoman.gateway.session.text_stream import TextTarget
 from dragoman.mappings.canonical import OpenTurn
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta
 from dragoman.mappings.dialect import DeltaType, Frame, StreamedBlock, TextSink, TextWriter
@@ -41,7 +40,7 @@ class BothPaths:
         def open_spied(groups: Groups, turn: OpenTurn, delta: DeltaType) -> None:
             open_text(groups, turn, delta)
             if get_ident() == ours and groups.text is not None and groups.text.open:
-                groups.text._targets = list(self._spied_targets(groups))
+                groups.text._writers = list(self._spied_writers(groups))
 
         def stream_spied(intake: Any, block: StreamedBlock | None) -> None:
             stream_text(intake, block)
@@ -57,15 +56,15 @@ class BothPaths:
         monkeypatch.setattr(Groups, "open_text", open_spied)
         monkeypatch.setattr(FrameIntake, "stream_text", stream_spied)
 
-    def _spied_targets(self, groups: Groups) -> Iterator[TextTarget]:
+    def _spied_writers(self, groups: Groups) -> Iterator[TextWriter]:
         assert groups.text is not None
         state = groups._context.state
         batch = groups._log._batches[-1].batch  # `batches_from` would close the stream
         delta = groups.text.delta
-        for target, group in zip(groups.text._targets, groups.by_key.values(), strict=True):
+        for write, group in zip(groups.text._writers, groups.by_key.values(), strict=True):
 
             def write_both(
-                text: str, at: int, write: TextWriter = target.write, projection: Any = group.projection
+                text: str, at: int, write: TextWriter = write, projection: Any = group.projection
             ) -> list[bytes]:
                 piece = structs.replace(batch, first_seq=state.seq, events=[delta(text=text)], at=at)
                 general = projection.copy().render(piece).frames
@@ -73,7 +72,7 @@ class BothPaths:
                 self.written.append((frames, general))
                 return frames
 
-            yield structs.replace(target, write=write_both)
+            yield write_both
 
     def _read_both(self, translator: Any, read: Any, frame: Frame, sink: TextSink) -> bool:
         twin = copy.deepcopy(translator)
