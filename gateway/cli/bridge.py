@@ -50,7 +50,7 @@ def bridge(
         typer.Option("--record", metavar="FILE|DIR", help="Record each session into a new file, or into a folder."),
     ] = None,
     redact: Annotated[
-        bool, typer.Option("--redact/--no-redact", help="Take secrets out of recordings before they are written.")
+        bool, typer.Option("--redact/--no-redact", help="Remove secrets from recordings before they are written.")
     ] = True,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Accept clients from other machines without authentication.")
@@ -71,7 +71,7 @@ def bridge(
     """Connect clients of one dialect to a backend of another, without a configuration file.
 
     Prints `listening ENDPOINT` on stderr when a listener accepts connections. Port 0 lets the system choose a port. On
-    SIGTERM, open turns can finish; then the clients are told and the exit code is 0.
+    SIGTERM, open turns can finish; then the clients are notified and the exit code is 0.
     """
     set_up(log_level, log_json, log_content)
     if len(endpoints) < 2:

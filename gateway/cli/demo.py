@@ -50,7 +50,7 @@ NEXT = """
 
 
 def demo() -> None:
-    """Show clients of all four dialects talking to one backend through the gateway; needs nothing else."""
+    """Show clients of all four dialects talking to one backend through the gateway; no agent is needed."""
     logs.configure("error")
     run(_play(Console(highlight=False)))
 

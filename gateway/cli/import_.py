@@ -44,10 +44,10 @@ def import_(
         str, typer.Option("--session", metavar="ID", help="The session to take; default: the one with the most frames.")
     ] = "",
     redact: Annotated[
-        bool, typer.Option("--redact/--no-redact", help="Take secrets out, as the gateway does when it records.")
+        bool, typer.Option("--redact/--no-redact", help="Remove secrets, as the gateway does when it records.")
     ] = True,
 ) -> None:
-    """Make a recording from a capture, which is a conversation written down as frames by another tool.
+    """Make a recording from a capture: the frames of a conversation, stored by another tool.
 
     A line is {"t": SECONDS, "dir": "c2s" | "s2c" | "pub", "frame": TEXT}. It has "frames": [TEXT...] for ZeroMQ, and
     "conn" if there are several connections. Frames that cannot be decoded are reported on stderr and kept as frames;

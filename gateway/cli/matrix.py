@@ -27,7 +27,7 @@ def matrix(
 
     Events go from a backend to its clients, commands from a client to its backend. `exact`: all fields arrive
     unchanged. `lossy`: some fields are lost. `emulated`: the meaning arrives in another form. `none`: the other dialect
-    cannot express the event or command. With both --from and --to, the table also tells which fields are lost or
+    cannot express the event or command. With both --from and --to, the table also shows which fields are lost or
     changed. --json prints one array of cells.
     """
     for name in filter(None, (source, target)):

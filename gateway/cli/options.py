@@ -16,7 +16,7 @@ ExitOnBackendLoss = Annotated[
     bool,
     typer.Option(
         "--exit-on-backend-loss",
-        help="Exit with 1 if a backend that was there is gone for longer than `reconnect_grace`.",
+        help="Exit with 1 if a connected backend is lost for longer than `reconnect_grace`.",
     ),
 ]
 Deadline = Annotated[

@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("Run", "Run the gateway with a configuration file; `dragoman config example` shows every key of it."),
     "check": ("Run", "Report every error in a configuration file, each with its line and key."),
     "translate": ("Run", "Translate frames from one dialect to another, one frame a line."),
-    "status": ("Operate", "Tell whether a running gateway is ready for clients, and show its routes."),
+    "status": ("Operate", "Show whether a running gateway is ready for clients, and list its routes."),
     "sessions": (
         "Operate",
         "List the sessions of a running gateway, show one with its clients, close it, or disconnect its clients.",
@@ -48,9 +48,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("Recordings", "Make one HTML page of a recording, or CloudEvents as JSON lines."),
     "import": (
         "Recordings",
-        "Make a recording from a capture, which is a conversation written down as frames by another tool.",
+        "Make a recording from a capture: the frames of a conversation, stored by another tool.",
     ),
-    "redact": ("Recordings", "Take the secrets out of a recording."),
+    "redact": ("Recordings", "Remove the secrets from a recording."),
     "scan": ("Recordings", "Look for secrets in recordings; exits 1 if there are any."),
     "matrix": ("Reference", "Show how each kind of event and command is translated between every two dialects."),
     "schema": (
@@ -62,7 +62,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dialects": ("Reference", "List the dialects, and the endpoints that each can listen on or connect to."),
     "demo": (
         "Try",
-        "Show clients of all four dialects talking to one backend through the gateway; needs nothing else.",
+        "Show clients of all four dialects talking to one backend through the gateway; no agent is needed.",
     ),
     "send": ("Try", "Send one input to a backend in a new session, and print the answer as it streams."),
     "chat": ("Try", "Talk to a backend in the terminal."),

@@ -31,7 +31,7 @@ def redact(
     config_file: RedactConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take the secrets out of a recording.
+    """Remove the secrets from a recording.
 
     Secrets become placeholders, as if the gateway had redacted while it recorded. FILE is replaced when the new file is
     complete. Prints what was found where, never the secret itself. --json prints an array of {kind, place, count}.

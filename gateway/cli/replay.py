@@ -56,7 +56,7 @@ def replay(
     ] = "",
     auto: Annotated[bool, typer.Option("--auto", help="Play turn after turn without waiting for input.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Log what each command was matched with, and what was close.")
+        bool, typer.Option("--explain", help="Log how each command was matched, with the candidates.")
     ] = False,
     log_level: LogLevel = "info",
     log_json: LogJson = False,

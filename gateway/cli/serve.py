@@ -31,11 +31,11 @@ def serve(
     """Run the gateway with a configuration file; `dragoman config example` shows every key of it.
 
     Prints `listening ENDPOINT` on stderr when a listener accepts connections. Reports errors in the configuration as
-    `dragoman check` does, and exits 2. On SIGTERM, open turns can finish; then the clients are told and the exit code
-    is 0.
+    `dragoman check` does, and exits 2. On SIGTERM, open turns can finish; then the clients are notified and the exit
+    code is 0.
 
-    SIGHUP reloads the configuration, and with --watch each change of the file. Only what has changed is touched: other
-    listeners keep their clients, and open sessions keep their settings. A file with an error changes nothing.
+    SIGHUP reloads the configuration, and with --watch each change of the file. A reload affects only what has changed:
+    other listeners keep their clients, and open sessions keep their settings. A file with an error changes nothing.
     """
     set_up(log_level, log_json, log_content)
     checked = check(config_file)

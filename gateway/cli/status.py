@@ -16,7 +16,7 @@ ROUTES = ("name", "upstream", "sessions", "busy", "connected", "missing", "failu
 
 
 def status(config_file: OpsConfig = None, ops: OpsUrl = None, as_json: AsJson = False) -> None:
-    """Tell whether a running gateway is ready for clients, and show its routes.
+    """Show whether a running gateway is ready for clients, and list its routes.
 
     The gateway needs an ops port (`ops.listen` in its configuration, or `bridge --ops`). Exits 0 if it is ready, 1 if
     not, 2 if no gateway answers.
