@@ -44,11 +44,11 @@ class Addition:
 
     def of(self, added: Sequence[Item]) -> list[Item]:
         """Return the transcript with those items of the history `added` that it lacks."""
-        told = split_runs(added)
-        same = same_runs(told, self._known)
+        received = split_runs(added)
+        same = same_runs(received, self._known)
         items = [run.items for run in self._known]
         last, new = -1, list[Item]()
-        for run in told:
+        for run in received:
             place = same.get(run.place)
             if place is None:
                 turn = self._new_id()
@@ -59,18 +59,21 @@ class Addition:
                 items[place], last, new = [*new, *items[place]], place, []
         return [*chain.from_iterable(items), *new]
 
-    def _completed(self, known: HistoryRun, told: HistoryRun) -> list[Item]:
-        """Return the items of a known run and those that only `told` has, each before the next block that both have."""
-        cut_begin, cut_stop = known.missing_part(told)
-        bounds = [*told.blocks, len(told.answer)]
+    def _completed(self, known: HistoryRun, received: HistoryRun) -> list[Item]:
+        """Return the items of a known run and those that only `received` has.
+
+        Each of those is before the next block that both have.
+        """
+        cut_begin, cut_stop = known.missing_part(received)
+        bounds = [*received.blocks, len(received.answer)]
         begin, stop = bounds[bisect_left(bounds, cut_begin)], bounds[bisect_right(bounds, cut_stop) - 1]
-        known = known.lengthened(told.answer[stop:cut_stop], told.answer[cut_begin:begin])
+        known = known.lengthened(received.answer[stop:cut_stop], received.answer[cut_begin:begin])
         # Whole blocks are missing now, those from `begin` to `stop`.
         completed, rest = list[Item](), deque(known.items)
-        at = seen = 0  # characters of the two answers that were passed: of `told`, and of the known one
-        for item in told.rest:
+        at = seen = 0  # characters of the two answers that were passed: of `received`, and of the known one
+        for item in received.rest:
             if not is_message(item) or (item.text and begin <= at < stop):
-                place = at if at < begin else max(at, stop) + len(known.answer) - len(told.answer)
+                place = at if at < begin else max(at, stop) + len(known.answer) - len(received.answer)
                 while rest and not (seen >= place and is_message(rest[0], "assistant")):
                     seen += _length(rest[0])
                     completed.append(rest.popleft())

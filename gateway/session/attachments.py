@@ -17,8 +17,8 @@ class Attachment(Struct, kw_only=True, eq=False):
 
     `request` is the request id of the link's own open turn, else "". `behind` is its own projection while it lags, and
     `cursor` the seq of the first event of the log that it lacks. `earlier` has the events before them that it lacks,
-    newest first, because it joined in the middle of a turn. They take `held` bytes. `told` is the last gap of the
-    model's context that its client was told, and `told_in` the turn in which it was told.
+    newest first, because it joined in the middle of a turn. They take `held` bytes. `shown_gap` is the last
+    gap of the model's context that its client was shown, and `shown_gap_turn` the turn in which it was shown.
     """
 
     link: Client
@@ -28,8 +28,8 @@ class Attachment(Struct, kw_only=True, eq=False):
     cursor: int = 0
     earlier: list[Batch] = []
     held: int = 0
-    told: events.Gap | None = None
-    told_in: str = ""
+    shown_gap: events.Gap | None = None
+    shown_gap_turn: str = ""
 
 
 def is_own(attachment: Attachment, batch: Batch) -> bool:

@@ -124,7 +124,7 @@ class Delivery:
             if group.members:
                 self._broadcast(group, batch, plain)
         if opened or ended or type(batch.events[-1]) is events.QuestionAsked:
-            finished = self._tell_runs(batch, opened)
+            finished = self._show_runs(batch, opened)
             self._context.services.queue.spend(TURN)
             self._context.services.queue.budget.unassigned += TURN
         elif not plain and type(batch.events[-1]) in _NATIVE_QUESTIONS:
@@ -149,10 +149,10 @@ class Delivery:
         if self._recorder is not None:
             self._recorder.leave(before)
 
-    def _tell_runs(self, batch: Batch, opened: bool) -> Sequence[Attachment]:
+    def _show_runs(self, batch: Batch, opened: bool) -> Sequence[Attachment]:
         """Tell the links whose run begins with this batch, or return those whose run it ends."""
         if opened and self._state.forgotten is not None:
-            self._tell_forgotten(self._state.forgotten, batch.turn)
+            self._announce_forgotten(self._state.forgotten, batch.turn)
         own = [a for a in self.attachments.values() if a.behind is None and is_own(a, batch)]
         if type(batch.events[-1]) in (events.TurnEnded, events.QuestionAsked):
             return own
@@ -183,8 +183,8 @@ class Delivery:
         for attachment in group.members:
             attachment.link.put(rendered.frames)
 
-    def _tell_forgotten(self, gap: events.Gap, turn: str) -> None:
-        """Tell each client, at the start of its next turn, that the model has forgotten the conversation.
+    def _announce_forgotten(self, gap: events.Gap, turn: str) -> None:
+        """Announce to each client, at the start of its next turn, that the model has forgotten the conversation.
 
         A pod client was told by an alert. Clients of a dialect whose frames carry a request id are told in a turn of
         their own, all others in any turn; in words where their dialect has no form for a gap (docs/translation.md, rule
@@ -194,11 +194,11 @@ class Delivery:
         for group in list(self.groups.by_key.values()):
             dialect = group.dialect
             own = not dialect.has_request_ids or bool(next(iter(group.members)).request)
-            if own and not dialect.single_session and any(member.told is not gap for member in group.members):
+            if own and not dialect.single_session and any(member.shown_gap is not gap for member in group.members):
                 shown: list[Event] = [gap] if dialect.events.can_write_type(events.Gap) else words
                 self._broadcast(group, self._context.log.unlogged(shown), plain=False)
                 for member in group.members:
-                    member.told, member.told_in = gap, turn
+                    member.shown_gap, member.shown_gap_turn = gap, turn
 
     def _begin_turn(self, batch: Batch) -> None:
         """Show the turn, under its own request id, to the link that began it."""
@@ -215,8 +215,8 @@ class Delivery:
         last = batch.events[-1]
         answered = isinstance(last, events.TurnEnded) and last.end in ANSWERED
         for attachment in self.attachments.values():
-            if not answered and attachment.told_in == batch.turn:
-                attachment.told = None  # its client is told again before its first answer
+            if not answered and attachment.shown_gap_turn == batch.turn:
+                attachment.shown_gap = None  # its client is shown it again before its first answer
             if attachment.request and attachment.behind is None:
                 self.groups.leave(attachment)
                 attachment.request = ""

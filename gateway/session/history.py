@@ -77,28 +77,27 @@ def _added(event: HistorySnapshot, state: SessionState, new_id: NewId) -> Histor
         summed_up = next((n for n, item in enumerate(own) if _near_end(item, event.items) is None), len(own))
         return structs.replace(event, items=tuple(state.transcript), summed_up=state.fresh + summed_up)
     summary = (event.runs[0].first if event.runs else len(event.items)) if event.compacted else 0
-    told = event.items[summary:]
+    received = event.items[summary:]
     # The input of the first run may stand at the end of the summary.
-    known = without_cut_off(state, told) if event.status == "running" else None
-    items = Addition(known or state.transcript, new_id).of(whole_runs(told) if event.rotated else told)
-    return structs.replace(event, items=tuple(items), summed_up=reach(items, told) if event.compacted else 0)
+    known = without_cut_off(state, received) if event.status == "running" else None
+    items = Addition(known or state.transcript, new_id).of(whole_runs(received) if event.rotated else received)
+    return structs.replace(event, items=tuple(items), summed_up=reach(items, received) if event.compacted else 0)
 
 
-def without_cut_off(state: SessionState, told: Sequence[Item]) -> list[Item] | None:
-    """Return the transcript without the items of the last turn, if that failed with its connection and `told` ends with
-    its input.
+def without_cut_off(state: SessionState, received: Sequence[Item]) -> list[Item] | None:
+    """Return the transcript without the items of the last turn, if its run may continue; else None.
 
-    Its run may continue. Return None if there is no such turn.
+    That is so if the turn failed with its connection, and `received` ends with its input.
 
-    The input is not doubled: an equal one in `told` replaces it if it is in the transcript, too.
+    The input is not doubled: an equal one in `received` replaces it if it is in the transcript, too.
     """
     if not state.cut_off:
         return None
     first = next((item for item in state.transcript if item.turn == state.cut_off), None)
-    asked = next((item for item in reversed(told) if is_message(item, "user")), None)
+    asked = next((item for item in reversed(received) if is_message(item, "user")), None)
     if first is None or asked is None or not _same(first, asked):
         return None
-    kept = asked if told is state.transcript else first
+    kept = asked if received is state.transcript else first
     return [item for item in state.transcript if item is kept or item.turn != state.cut_off]
 
 
@@ -123,14 +122,14 @@ def _same(old: Item, new: Item) -> bool:
     return type(old) is type(new) and structs.replace(new, at=old.at, turn=old.turn, ext=old.ext) == old
 
 
-def without_unstored(event: HistorySnapshot, told: Sequence[Item]) -> HistorySnapshot:
+def without_unstored(event: HistorySnapshot, received: Sequence[Item]) -> HistorySnapshot:
     """Return a history without its last input, if that has no answer and the backend's own history lacks it.
 
-    `told` is that history. The backend was lost before it stored the input. Its client was told that the turn failed,
-    and the model does not know the input.
+    `received` is that history. The backend was lost before it stored the input. Its client was told that the turn
+    failed, and the model does not know the input.
     """
     last = event.items[-1] if event.items else None
-    stored = next((item for item in reversed(told) if is_message(item, "user")), None)
+    stored = next((item for item in reversed(received) if is_message(item, "user")), None)
     if last is None or stored is None or not is_message(last, "user") or last.id == stored.id or _same(last, stored):
         return event
     return structs.replace(event, items=event.items[:-1], summed_up=min(event.summed_up, len(event.items) - 1))

@@ -5,13 +5,13 @@ text again. So runs are paired by several rules. Each rule looks only between th
 
     two runs are the same if their inputs   and of their answers
     have one id                             no condition; only here the order may differ
-    have one text                           the known one has all of the told one, or else both are equal, or else the
-                                            told one has all of the known one
+    have one text                           the known one has all of the received one, or else both are equal, or else
+                                            the received one has all of the known one
     have one text, and all between do       no condition: a backend may store another answer than was seen
     have one text                           one is not there: it was cancelled, or is not stored
 
-A run is paired with the first known run that fits. When the known run has been completed, it has the whole told answer,
-and no earlier run fits. So a history that is sent twice gives the same pairs. The cost of each rule is linear.
+A run is paired with the first known run that fits. When the known run has been completed, it has the whole received
+answer, and no earlier run fits. So a history that is sent twice gives the same pairs. The cost of each rule is linear.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class HistoryRun:
         self.answer = "".join(texts)
         self.blocks = dict(zip(accumulate(map(len, texts), initial=0), texts, strict=False))  # by place in the answer
 
-    def missing_part(self, told: HistoryRun) -> tuple[int, int]:
-        """Return the start and end, in the answer of `told`, of the text that this answer lacks.
+    def missing_part(self, received: HistoryRun) -> tuple[int, int]:
+        """Return the start and end, in the answer of `received`, of the text that this answer lacks.
 
         This answer has the text before it and after it. Both are whole blocks, unless one of the two answers is the
         beginning or the end of the other. The missing text ends where a block of this answer begins, so it can be added
         there.
         """
-        seen, text = self.answer, told.answer
+        seen, text = self.answer, received.answer
         if seen.startswith(text) or text.startswith(seen):
             return min(len(seen), len(text)), len(text)
         if seen.endswith(text) or text.endswith(seen):
             return 0, max(0, len(text) - len(seen))
-        begin = next(at for at, block in told.blocks.items() if not seen.startswith(block, at))
+        begin = next(at for at, block in received.blocks.items() if not seen.startswith(block, at))
         stop = len(text)
-        for at, block in reversed(told.blocks.items()):
+        for at, block in reversed(received.blocks.items()):
             place = at + len(seen) - len(text)
             if min(at, place) < begin or not seen.startswith(block, place):
                 break
@@ -94,23 +94,23 @@ def split_runs(items: Sequence[Item]) -> Runs:
     return [HistoryRun(place, items[begin:end]) for place, (begin, end) in enumerate(pairwise(begins))]
 
 
-def same_runs(told: Runs, known: Runs) -> dict[int, int]:
-    """Return a map: index of a run in `told` -> index of the equal run in `known`."""
+def same_runs(received: Runs, known: Runs) -> dict[int, int]:
+    """Return a map: index of a run in `received` -> index of the equal run in `known`."""
     same = {0: 0}
     for find_pairs in RULES:
-        for gap in [*_gaps(told, known, same)]:
+        for gap in [*_gaps(received, known, same)]:
             same |= {run.place: other.place for run, other in find_pairs(*gap)}
     return same
 
 
-def _gaps(told: Runs, known: Runs, same: dict[int, int]) -> Iterator[tuple[Runs, Runs]]:
+def _gaps(received: Runs, known: Runs, same: dict[int, int]) -> Iterator[tuple[Runs, Runs]]:
     """Yield the runs without a partner that are between two pairs in both histories."""
     paired = {*same.values()}
     run, other = 0, 0
-    for next_run, next_other in [*sorted(same.items()), (len(told), len(known))]:
+    for next_run, next_other in [*sorted(same.items()), (len(received), len(known))]:
         if next_other > other:  # the order of the two pairs is the same in both histories
             yield (
-                [told[place] for place in range(run + 1, next_run) if place not in same],
+                [received[place] for place in range(run + 1, next_run) if place not in same],
                 [known[place] for place in range(other + 1, next_other) if place not in paired],
             )
             run, other = next_run, next_other
@@ -119,27 +119,27 @@ def _gaps(told: Runs, known: Runs, same: dict[int, int]) -> Iterator[tuple[Runs,
 # -- the rules, in the order of the table ------------------------------------------------------------------
 
 
-def _one_id(told: Runs, known: Runs) -> Pairs:
+def _one_id(received: Runs, known: Runs) -> Pairs:
     """Pair each run with the known run with the same id, unless an id occurs twice."""
     others = {run.id: run for run in known}
-    counts = Counter(run.id for run in told if run.id in others)
-    return [(run, others[run.id]) for run in told if run.id and counts[run.id] == 1]
+    counts = Counter(run.id for run in received if run.id in others)
+    return [(run, others[run.id]) for run in received if run.id and counts[run.id] == 1]
 
 
-def _equal_inputs(told: Runs, known: Runs) -> Pairs:
+def _equal_inputs(received: Runs, known: Runs) -> Pairs:
     """Pair all runs, if their inputs are equal one by one."""
-    is_equal = [run.asked for run in told] == [run.asked for run in known]
-    return zip(told, known, strict=True) if is_equal else ()
+    is_equal = [run.asked for run in received] == [run.asked for run in known]
+    return zip(received, known, strict=True) if is_equal else ()
 
 
-def _in_order(told: Runs, known: Runs, signs: Sequence[Sign]) -> Pairs:
+def _in_order(received: Runs, known: Runs, signs: Sequence[Sign]) -> Pairs:
     """Pair each run with the first known run after the last pair that has one of these signs, tried in their order."""
     alike: dict[Hashable, deque[HistoryRun]] = {}
     for key in {key for key, _ in signs}:
         for run in known:
             alike.setdefault(key(run), deque()).append(run)
     last = 0
-    for run in told:
+    for run in received:
         for key, is_same in signs:
             others = alike.get(key(run), deque())
             while others and others[0].place <= last:
@@ -151,24 +151,24 @@ def _in_order(told: Runs, known: Runs, signs: Sequence[Sign]) -> Pairs:
                 break
 
 
-def _has_all(told: HistoryRun, known: HistoryRun) -> bool:
-    """Return True if the known answer has all of the told one."""
-    begin, stop = known.missing_part(told)
-    return bool(told.answer) and begin == stop
+def _has_all(received: HistoryRun, known: HistoryRun) -> bool:
+    """Return True if the known answer has all of the received one."""
+    begin, stop = known.missing_part(received)
+    return bool(received.answer) and begin == stop
 
 
-def _has_part(told: HistoryRun, known: HistoryRun) -> bool:
-    """Return True if all of the known answer is a part of the told one."""
-    begin, stop = known.missing_part(told)
-    return bool(known.answer) and stop - begin == len(told.answer) - len(known.answer)
+def _has_part(received: HistoryRun, known: HistoryRun) -> bool:
+    """Return True if all of the known answer is a part of the received one."""
+    begin, stop = known.missing_part(received)
+    return bool(known.answer) and stop - begin == len(received.answer) - len(known.answer)
 
 
-def _both_answered(told: HistoryRun, known: HistoryRun) -> bool:
-    return bool(told.answer and known.answer)
+def _both_answered(received: HistoryRun, known: HistoryRun) -> bool:
+    return bool(received.answer and known.answer)
 
 
-def _one_unanswered(told: HistoryRun, known: HistoryRun) -> bool:
-    return not _both_answered(told, known)
+def _one_unanswered(received: HistoryRun, known: HistoryRun) -> bool:
+    return not _both_answered(received, known)
 
 
 INPUT, INPUT_AND_ANSWER = attrgetter("asked"), attrgetter("asked", "answer")

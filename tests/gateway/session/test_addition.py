@@ -15,9 +15,9 @@ from tests.gateway.session.items import answer, asks, assistant, conversation, i
 from tests.step_counter import GROWTH, CopiedText, count_steps, growth
 
 
-def added(known: Sequence[Item], told: Sequence[Item]) -> list[Item]:
+def added(known: Sequence[Item], received: Sequence[Item]) -> list[Item]:
     numbers = count()
-    return Addition(known, lambda: f"new {next(numbers)}").of(told)
+    return Addition(known, lambda: f"new {next(numbers)}").of(received)
 
 
 def test_an_answer_is_copied_at_most_once_for_all_blocks_in_which_it_was_seen() -> None:
@@ -34,7 +34,7 @@ NOTE = Message(role="system", text="note")
 
 
 @pytest.mark.parametrize(
-    ("known", "told", "becomes"),
+    ("known", "received", "becomes"),
     [
         ([asks("1"), answer("a")], [asks("1"), answer("a")], ["1", "a"]),
         ([asks("1"), answer("cut")], [asks("1")], ["1", "cut"]),
@@ -65,8 +65,10 @@ NOTE = Message(role="system", text="note")
         ([asks("1"), answer("a"), asks("2")], [asks("1"), answer("a"), answer("b"), asks("3")], [*"1ab23"]),
     ],
 )
-def test_a_history_adds_missed_messages_in_their_place(known: list[Item], told: list[Item], becomes: list[str]) -> None:
-    assert texts_of(added(known, told)) == becomes
+def test_a_history_adds_missed_messages_in_their_place(
+    known: list[Item], received: list[Item], becomes: list[str]
+) -> None:
+    assert texts_of(added(known, received)) == becomes
 
 
 def test_known_messages_keep_their_ids_and_new_ones_get_ids() -> None:
@@ -97,15 +99,15 @@ LISTED = st.lists(
 
 @given(LISTED, LISTED)
 @example([], [user("a", id="1"), user("b", id="1")])
-def test_a_history_is_added_once_and_moves_nothing_that_clients_saw(first: list[Item], told: list[Item]) -> None:
+def test_a_history_is_added_once_and_moves_nothing_that_clients_saw(first: list[Item], received: list[Item]) -> None:
     numbers = count()
 
     def add(known: list[Item], more: list[Item]) -> list[Item]:
         return Addition(known, lambda: f"new {next(numbers)}").of(more)
 
     known = [*{_identity(item): item for item in add([], first)}.values()]
-    once = add(known, told)
-    assert add(once, told) == once
+    once = add(known, received)
+    assert add(once, received) == once
     assert len(set(ids(once))) == len(ids(once))
     rest = iter(once)
     assert all(any(_stays(item, other) for other in rest) for item in known)
@@ -128,14 +130,14 @@ def test_a_list_that_overlaps_with_what_is_known_is_added_at_that_end(inputs: li
     begin = data.draw(st.integers(0, len(runs) - 1))
     end = data.draw(st.integers(begin + 1, len(runs)))
     older, newer = ([item for run in some for item in run] for some in (runs[:end], runs[begin:]))
-    for known, told in (older, newer), (newer, older):
-        assert texts_of(added([*known], [*told])) == [item.text for run in runs for item in run]
+    for known, received in (older, newer), (newer, older):
+        assert texts_of(added([*known], [*received])) == [item.text for run in runs for item in run]
 
 
 @given(ITEMS)
-def test_every_beginning_of_a_history_is_completed_by_it(told: list[Message]) -> None:
-    for end in range(len(told) + 1):
-        assert texts_of(added([*told[:end]], [*told])) == texts_of([*told])
+def test_every_beginning_of_a_history_is_completed_by_it(received: list[Message]) -> None:
+    for end in range(len(received) + 1):
+        assert texts_of(added([*received[:end]], [*received])) == texts_of([*received])
 
 
 REPEATED: list[Item] = [

@@ -11,13 +11,13 @@ from dragoman.mappings.canonical.values import Item
 from tests.gateway.session.items import answer, asks, assistant, conversation, user
 
 
-def places(told: Sequence[Item], known: Sequence[Item]) -> list[tuple[int, int]]:
+def places(received: Sequence[Item], known: Sequence[Item]) -> list[tuple[int, int]]:
     """Return the places of the runs that are the same, without what comes before the first inputs."""
-    return sorted(same_runs(split_runs(told), split_runs(known)).items())[1:]
+    return sorted(same_runs(split_runs(received), split_runs(known)).items())[1:]
 
 
 @pytest.mark.parametrize(
-    ("told", "known", "same"),
+    ("received", "known", "same"),
     [
         ("g:a h:b", "g:a h:b", [(1, 1), (2, 2)]),
         ("g:a", "g:b g:a g:c", [(1, 2)]),
@@ -40,21 +40,21 @@ def places(told: Sequence[Item], known: Sequence[Item]) -> list[tuple[int, int]]
         "the first one of two in another order",
         "equal runs, from the first on",
         "a known answer in part",
-        "a told answer in part",
+        "a received answer in part",
         "the first of two that a known answer begins",
         "an equal answer behind one in part",
         "other answers, and not all inputs are equal",
         "another answer, and all inputs are equal",
         "no known answer",
-        "no told answer",
+        "no received answer",
         "two answers that have nothing in common",
         "an equal input on the other side of a pair",
     ],
 )
 def test_two_runs_are_the_same_by_the_first_rule_that_pairs_them(
-    told: str, known: str, same: list[tuple[int, int]]
+    received: str, known: str, same: list[tuple[int, int]]
 ) -> None:
-    assert places(conversation(told), conversation(known)) == same
+    assert places(conversation(received), conversation(known)) == same
 
 
 def test_an_id_counts_more_than_an_equal_answer_and_needs_no_order() -> None:
@@ -65,7 +65,7 @@ def test_an_id_counts_more_than_an_equal_answer_and_needs_no_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "known", "begin_and_stop"),
+    ("received", "known", "begin_and_stop"),
     [
         (["Hel", "lo"], ["Hello"], (5, 5)),
         (["Hello"], ["Hel"], (3, 5)),
@@ -80,10 +80,10 @@ def test_an_id_counts_more_than_an_equal_answer_and_needs_no_order() -> None:
     ],
 )
 def test_an_answer_lacks_the_whole_blocks_between_those_that_both_have(
-    told: list[str], known: list[str], begin_and_stop: tuple[int, int]
+    received: list[str], known: list[str], begin_and_stop: tuple[int, int]
 ) -> None:
-    (_, of_told), (_, of_known) = (split_runs([asks("1"), *map(answer, texts)]) for texts in (told, known))
-    assert of_known.missing_part(of_told) == begin_and_stop
+    (_, of_received), (_, of_known) = (split_runs([asks("1"), *map(answer, texts)]) for texts in (received, known))
+    assert of_known.missing_part(of_received) == begin_and_stop
 
 
 def test_an_equal_answer_is_found_among_more_runs_than_are_compared() -> None:
