@@ -45,8 +45,8 @@ class UnixTransport(LineTransport):
         self.peer = "unix"
         option = getattr(socket, "SO_PEERCRED", None)
         if option is not None:  # macOS has LOCAL_PEERCRED instead, without the process
-            told = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, option, PEERCRED.size)
-            pid, uid, gid = PEERCRED.unpack(told)
+            credentials = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, option, PEERCRED.size)
+            pid, uid, gid = PEERCRED.unpack(credentials)
             self.peer, self.facts = f"uid={uid} pid={pid}", PeerFacts(address=f"uid={uid}", uid=uid, gid=gid)
         super().connection_made(transport)
 

@@ -46,7 +46,7 @@ class Watchdog:
         finally:
             os.close(source)
         for group, mark in self._groups.items():
-            self._tell(f"+{group} {mark}\n".encode())
+            self._send(f"+{group} {mark}\n".encode())
 
     def watch(self, group: int, mark: str = "") -> None:
         """Add a process group that the watchdog ends if the gateway is killed, with all processes of a mark."""
@@ -71,12 +71,12 @@ class Watchdog:
     # --------------------------------------------------------------------------------------------------
 
     def _change(self, line: bytes) -> None:
-        if self._process is not None and not self._tell(line):  # a child may still exit after `close`
+        if self._process is not None and not self._send(line):  # a child may still exit after `close`
             self.close()
             with contextlib.suppress(OSError):  # the next change or child tries again
                 self.start()  # sends all groups
 
-    def _tell(self, line: bytes) -> bool:
+    def _send(self, line: bytes) -> bool:
         """Write one line; return False if the watchdog has ended or its pipe is full."""
         try:
             os.write(self._pipe, line)

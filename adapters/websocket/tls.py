@@ -70,13 +70,13 @@ class CertificateDates(Struct, frozen=True, kw_only=True):
 class ServerTls:
     """The TLS of one listener. With authorities, every client must have a certificate of theirs.
 
-    `tell` is called with an event, RENEWAL_FAILED or RENEWAL_LATE, and its cause. The old certificate then stays in
+    `report` is called with an event, RENEWAL_FAILED or RENEWAL_LATE, and its cause. The old certificate then stays in
     use.
     """
 
-    def __init__(self, files: CertificateFiles, tell: Callable[[str, str], None]) -> None:
+    def __init__(self, files: CertificateFiles, report: Callable[[str, str], None]) -> None:
         self._files = files
-        self._tell = tell
+        self._report = report
         self._late = ""  # what was told of the dates
         self._load()
 
@@ -91,12 +91,12 @@ class ServerTls:
             try:
                 self._load()
             except ConfigError as error:
-                self._tell(RENEWAL_FAILED, str(error))
+                self._report(RENEWAL_FAILED, str(error))
         late = self._dates.find_fault(time.time()) if self._dates is not None else ""
         if late != self._late:
             self._late = late
             if late:
-                self._tell(RENEWAL_LATE, late)
+                self._report(RENEWAL_LATE, late)
         return self._context
 
     def _load(self) -> None:

@@ -140,8 +140,8 @@ class WebSocketTransport(Inbound):
         "_holds",
         "_is_paused",
         "_limits",
-        "_look",
         "_lost",
+        "_next_check",
         "_parser",
         "_peer_closed",
         "_tcp",
@@ -178,9 +178,9 @@ class WebSocketTransport(Inbound):
         self._peer_closed = Flag()  # or the connection is gone: no close frame is to be expected any more
         self._lost = Flag()
         self._count_pings: Callable[[int], None] = do_nothing
-        self._look: asyncio.TimerHandle | None = None
+        self._next_check: asyncio.TimerHandle | None = None
         self._confirmed = 0  # bytes that had arrived at the peer's system when its answer to a ping was last waited for
-        self._look_in(limits.heartbeat)
+        self._schedule_check(limits.heartbeat)
 
     async def run(self, sink: Sink) -> None:
         try:
@@ -238,8 +238,8 @@ class WebSocketTransport(Inbound):
         self._lost.set()
         if not self._peer_closed.is_set:
             self._peer_closed.set()
-        if self._look is not None:
-            self._look.cancel()
+        if self._next_check is not None:
+            self._next_check.cancel()
 
     # -- called by the parser --------------------------------------------------------------------------
 
@@ -316,11 +316,11 @@ class WebSocketTransport(Inbound):
 
     # -- heartbeats: aiohttp's own cost 2 us for each message on a busy link, 4 % of an event -------------
 
-    def _look_in(self, seconds: float) -> None:
+    def _schedule_check(self, seconds: float) -> None:
         if seconds and not self._lost.is_set:
-            self._look = asyncio.get_running_loop().call_later(seconds, self._lives, seconds)
+            self._next_check = asyncio.get_running_loop().call_later(seconds, self._check_heartbeat, seconds)
 
-    def _lives(self, since: float) -> None:
+    def _check_heartbeat(self, since: float) -> None:
         """Ping a peer that was silent for one heartbeat; abort if it stays silent for half of one more.
 
         A peer that reads slowly answers late: the ping is behind all that was sent before. So it may be silent as long
@@ -328,21 +328,21 @@ class WebSocketTransport(Inbound):
         """
         heartbeat = self._limits.heartbeat
         if self._parser is not None and self._parser.was_heard():
-            self._look_in(heartbeat)
+            self._schedule_check(heartbeat)
         elif since == heartbeat and not self._tcp.is_closing():
-            self._reads_on()
+            self._is_reading()
             self._writer.ping()
-            self._look_in(heartbeat / 2)
-        elif self._reads_on():
-            self._look_in(heartbeat / 2)
+            self._schedule_check(heartbeat / 2)
+        elif self._is_reading():
+            self._schedule_check(heartbeat / 2)
         else:
             log.info("silent peer, disconnecting it", peer=self.peer)
             self._tcp.abort()
 
-    def _reads_on(self) -> bool:
+    def _is_reading(self) -> bool:
         """Return True if the peer has read a part of the unsent data since the last call.
 
-        If there is no unsent data, or the system does not tell, return True while we do not read from the peer.
+        If there is no unsent data, or the system does not report it, return True while we do not read from the peer.
         """
         connection = self._tcp.get_extra_info("socket")
         descriptor = connection.fileno() if connection is not None else -1

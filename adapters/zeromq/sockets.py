@@ -224,15 +224,15 @@ class Sockets:
         self._polled.append(polled)
         return polled
 
-    def monitor(self, polled: Polled, events: int, hear: OnSocketEvent) -> Polled:
-        """Call `hear` for each connection event of a socket. Call this before the socket binds or connects.
+    def monitor(self, polled: Polled, events: int, on_event: OnSocketEvent) -> Polled:
+        """Call `on_event` for each connection event of a socket. Call this before the socket binds or connects.
 
         Return the socket that receives the events.
         """
 
         def take(messages: list[Message]) -> None:
             for message in messages:
-                hear(*EVENT.unpack(message[0]))
+                on_event(*EVENT.unpack(message[0]))
 
         address = self._context.monitor_address()
         # libzmq's I/O thread blocks on a full event queue, and holds a lock that closing needs: so it is unbounded. It
@@ -244,7 +244,9 @@ class Sockets:
         self._monitors[polled] = receiver
         return receiver
 
-    def watch_port(self, polled: Polled, bounds: ZeroMQLimits, events: PrimaryEvents, hear: OnSocketEvent) -> Polled:
+    def watch_port(
+        self, polled: Polled, bounds: ZeroMQLimits, events: PrimaryEvents, on_event: OnSocketEvent
+    ) -> Polled:
         """Like `monitor`, for a socket that will be bound: `release` waits until its port is free.
 
         A connection with a descriptor that is kept for others is shut down, and `events.lost` is called.
@@ -256,7 +258,7 @@ class Sockets:
                 self._monitors.pop(polled).close(0)
                 ended.set_result(None)
             elif not polled.closed and (event != zmq.EVENT_ACCEPTED or value < bounds.descriptors):
-                hear(event, value)
+                on_event(event, value)
             elif not polled.closed and refuse_connection(polled.socket, value):
                 events.lost(Loss(kind="connection", why=REASON))
 

@@ -91,11 +91,11 @@ def _server_tls(endpoint: Endpoint) -> websocket.ServerTls | None:
     if not (endpoint.option("cert") and endpoint.option("key")):
         raise ConfigError(f"{endpoint.masked}: a TLS listener needs `?cert=FILE&key=FILE`")
 
-    def tell(event: str, cause: str) -> None:
+    def report(event: str, cause: str) -> None:
         log.warning(event, endpoint=endpoint.masked, cause=cause)
 
     with naming(endpoint):
-        return websocket.ServerTls(_files(endpoint, "client_ca"), tell)
+        return websocket.ServerTls(_files(endpoint, "client_ca"), report)
 
 
 def _find_date_fault(endpoint: Endpoint) -> str:

@@ -170,13 +170,13 @@ async def test_a_client_that_reads_slowly_is_not_taken_for_dead() -> None:
     async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
         group.create_task(refused(flood(ours)))
         await stalled(ours, 1024)
-        ours._lives(3600)
+        ours._check_heartbeat(3600)
         while count_confirmed(descriptor(ours)) == ours._confirmed:
             await client.reader.readexactly(4 * 1028)
-        ours._lives(1800)
+        ours._check_heartbeat(1800)
         assert not ours._tcp.is_closing(), "it read"
         while not ours._tcp.is_closing():
-            ours._lives(1800)
+            ours._check_heartbeat(1800)
             await asyncio.sleep(0)
 
 
@@ -186,12 +186,12 @@ async def test_a_peer_that_takes_nothing_is_taken_for_dead_also_if_more_is_sent_
         group.create_task(refused(flood(ours)))
         await stalled(ours, 1024)
         await settle()
-        ours._lives(3600)
+        ours._check_heartbeat(3600)
         unread = count_unread(descriptor(ours))
         # Linux calls a socket writable once a third of its buffer is free.
         ours._tcp.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * KERNEL)
         await until(lambda: count_unread(descriptor(ours)) > unread)
-        ours._lives(1800)
+        ours._check_heartbeat(1800)
         assert ours._tcp.is_closing()
 
 

@@ -33,7 +33,7 @@ HANDSHAKE = (
 told: list[str] = []
 
 
-def tell(_event: str, cause: str) -> None:
+def report(_event: str, cause: str) -> None:
     told.append(cause)
 
 
@@ -46,7 +46,7 @@ def authority(tmp_path: Path) -> Authority:
 def server_tls(authority: Authority, *, asks: Authority | None = None) -> ServerTls:
     certificate, key = authority.issue("server")
     authorities = str(asks.path) if asks is not None else ""
-    return ServerTls(CertificateFiles(certificate=certificate, key=key, authorities=authorities), tell)
+    return ServerTls(CertificateFiles(certificate=certificate, key=key, authorities=authorities), report)
 
 
 def trusting(authority: Authority, certificate: str = "", key: str = "") -> ssl.SSLContext:
@@ -219,7 +219,7 @@ async def test_a_server_whose_certificate_is_in_the_list_of_revoked_ones_is_not_
     certificate, key = authority.issue("server")
     other, _ = authority.issue("other")
     known = authority.path.read_bytes()
-    tls = ServerTls(CertificateFiles(certificate=certificate, key=key), tell)
+    tls = ServerTls(CertificateFiles(certificate=certificate, key=key), report)
     async with serving(tls=tls) as server:
         authority.path.write_bytes(known + authority.revoke(other))
         async with dialled(server, trusting(authority)):
@@ -314,7 +314,7 @@ def encrypted(key: str) -> str:
 )
 def test_an_error_names_the_file(authority: Authority, case: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        ServerTls(broken(authority, case), tell)
+        ServerTls(broken(authority, case), report)
     assert words in str(caught.value)
 
 

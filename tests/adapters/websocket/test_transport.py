@@ -343,7 +343,7 @@ async def test_a_peer_that_is_not_read_must_take_what_waits_for_it_if_the_system
             while ours.try_send([b"x" * 1_000_000]):
                 pass
         for since in (1800, 900, 900):
-            ours._lives(since)
+            ours._check_heartbeat(since)
             await settle()
             if reads:
                 await until(lambda: not count_unread(ours._tcp.get_extra_info("socket").fileno()))
