@@ -120,10 +120,10 @@ class FrameIntake:
         messages, too: they are read and answered.
         """
         self._act = act
-        hear = counted_sink(self._hear, self._traffic)
+        sink = counted_sink(self._hear, self._traffic)
         if not self.is_limited:
-            return hear
-        rates = ClientRates(services, hear, faults, refuse)
+            return sink
+        rates = ClientRates(services, sink, faults, refuse)
         watch_pings = getattr(self._transport, "watch_pings", None)  # only a WebSocket has them
         if watch_pings is not None:
             watch_pings(rates.count)

@@ -195,13 +195,13 @@ class Link:
             finally:
                 if not self._ended:
                     self._finish()  # waiting frames are still written: the peer may have closed its own direction
-            self._tell_over()
+            self._report_over()
             left = await _flush(self.outbox.writer, 0.0 if self._reason is CloseReason.TOO_SLOW else FLUSH_DEADLINE)
         except Exception:
             self.log.exception("link failed, disconnecting the peer")
             self._reason = CloseReason.INTERNAL
         finally:
-            self._tell_over()
+            self._report_over()
             self.intake.close()
             self._faults.flush()
             self.outbox.discard()
@@ -211,7 +211,7 @@ class Link:
             finally:
                 await _close(self._transport, self._reason, self._why, seconds, self._services.memory)
 
-    def _tell_over(self) -> None:
+    def _report_over(self) -> None:
         if self.alive:
             self.alive = False
             if self._work is not None:

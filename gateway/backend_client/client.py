@@ -154,15 +154,15 @@ class BackendClient:
         return incoming
 
     @contextmanager
-    def prompting(self, hear: Callable[[InProcessEvent], None]) -> Iterator[None]:
-        """Call `hear` with each event, from either thread, while the caller waits for input of the user."""
+    def prompting(self, on_event: Callable[[InProcessEvent], None]) -> Iterator[None]:
+        """Call `on_event` with each event, from either thread, while the caller waits for input of the user."""
         with self._lock:
             while not self._waiting.empty():
                 incoming = self._waiting.get_nowait()
                 if isinstance(incoming, BaseException):
                     raise incoming
-                hear(incoming)
-            self._prompting = hear
+                on_event(incoming)
+            self._prompting = on_event
         try:
             yield
         finally:

@@ -109,11 +109,11 @@ class AnnouncedSessions:
         """Note that the backend deleted the session that it calls `name`."""
         remember(self._deleted, name, None, DELETED_KEPT)
 
-    def may_announce(self, name: str, told: Sequence[Event]) -> bool:
+    def may_announce(self, name: str, events: Sequence[Event]) -> bool:
         """Return True if these events of the backend may create an unknown session."""
-        if any(isinstance(event, SessionUpdated) for event in told):
+        if any(isinstance(event, SessionUpdated) for event in events):
             self._deleted.pop(name, None)
-        makes = not all(isinstance(event, MAKES_NO_SESSION) for event in told)
+        makes = not all(isinstance(event, MAKES_NO_SESSION) for event in events)
         return makes and name not in self._deleted and not self._closed
 
     def remove_session(self, session: Session) -> None:

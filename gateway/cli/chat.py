@@ -107,7 +107,7 @@ class Chat:
             outcome = self._interrupted()
         finally:
             self._sending = False
-        self._tell_end(outcome)
+        self._show_end(outcome)
 
     def _interrupted(self) -> TurnOutcome:
         """Cancel the turn; a second Ctrl-C leaves."""
@@ -120,7 +120,7 @@ class Chat:
             self._terminal.note("The backend has not ended the turn yet.")
         return outcome
 
-    def _tell_end(self, outcome: TurnOutcome) -> None:
+    def _show_end(self, outcome: TurnOutcome) -> None:
         self._terminal.end_line()
         ended, failure = outcome.ended, outcome.failure
         self._code = _exit_code(outcome)
@@ -273,7 +273,7 @@ def chat(
     """
     set_up(log_level, log_json)
     terminal = Terminal(tuple(Chat.COMMANDS))
-    _tell_notices(terminal, log_level)
+    _show_notices(terminal, log_level)
     with BackendClient(parse(endpoint)) as client:
         quick_start.end()
         client.open(session)
@@ -294,11 +294,11 @@ def _exit_code(outcome: TurnOutcome) -> int:
     return 0 if ended is not None and ended.end == "completed" else 1
 
 
-def _tell_notices(terminal: Terminal, level: str) -> None:
+def _show_notices(terminal: Terminal, level: str) -> None:
     """Tell the user of a lost and found connection, which the gateway only logs; other logs stay as configured."""
     lost = False
 
-    def tell(_logger: object, method: str, fields: Any) -> Any:
+    def show_notice(_logger: object, method: str, fields: Any) -> Any:
         nonlocal lost
         event = fields["event"]
         if event in NOTICES:
@@ -309,8 +309,8 @@ def _tell_notices(terminal: Terminal, level: str) -> None:
             raise structlog.DropEvent
         return fields
 
-    logs.LEVEL.change(components={"upstream": "info"})  # so that the notices reach `tell`
+    logs.LEVEL.change(components={"upstream": "info"})  # so that the notices reach `show_notice`
     structlog.configure(
-        processors=[tell, *structlog.get_config()["processors"]],
+        processors=[show_notice, *structlog.get_config()["processors"]],
         wrapper_class=structlog.make_filtering_bound_logger("info" if level != "debug" else "debug"),
     )

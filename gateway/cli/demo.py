@@ -70,14 +70,16 @@ async def _play(console: Console) -> None:
         async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
             ready: asyncio.Queue[str] = asyncio.Queue()
             group.create_task(backend.run(ready.put_nowait), name="demo:backend")
-            _tell(console, "backend", await ready.get())
+            _print_line(console, "backend", await ready.get())
             group.create_task(gateway.run(ready.put_nowait), name="demo:gateway")
             endpoints = [await ready.get() for _ in listen]
             for number, endpoint in enumerate(endpoints):
-                _tell(console, "" if number else "gateway", endpoint)
+                _print_line(console, "" if number else "gateway", endpoint)
             async with contextlib.AsyncExitStack() as stack:
                 clients = [await stack.enter_async_context(connected(endpoint)) for endpoint in endpoints]
-                _tell(console, "clients", ", ".join(client.name for client in clients) + ": all in one conversation\n")
+                _print_line(
+                    console, "clients", ", ".join(client.name for client in clients) + ": all in one conversation\n"
+                )
                 for client in clients:
                     if client.name in QUESTIONS:
                         await _converse(console, client, clients)
@@ -91,7 +93,7 @@ def _find_program(started: str) -> str:
     return started if Path(started).name == "dragoman" and shutil.which("dragoman") is None else "dragoman"
 
 
-def _tell(console: Console, label: str, words: str) -> None:
+def _print_line(console: Console, label: str, words: str) -> None:
     console.print(f"[dim]{label:<9}[/] {words}", soft_wrap=True, highlight=False)
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from dragoman.gateway.cli.diff import print_differences
 from dragoman.gateway.cli.options import AsJson, Deadline, LogJson, LogLevel, RecordingFile
 from dragoman.gateway.cli.output import print_json
-from dragoman.gateway.cli.recordings import steps, tell_problems
+from dragoman.gateway.cli.recordings import report_problems, steps
 from dragoman.gateway.cli.running import set_up
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.printable import counted, printable
@@ -48,7 +48,7 @@ def drive(
     """
     set_up(log_level, log_json)
     plan, backend = read_plan(open_recording(file)), parse(upstream)
-    tell_problems(plan.recording)
+    report_problems(plan.recording)
     with steps(file.name, len(plan.inputs)) as progress:
         driven = drive_plan(
             plan, backend, deadline=deadline, progress=progress, ignore_inexpressible=ignore_inexpressible

@@ -43,7 +43,7 @@ def export(
         target = output or str(recording.path.with_name(stem + suffix))
         _export(recording, target, format, frames=frames)
     if target != "-":
-        logs.tell(f"written {target}", sys.stderr)
+        logs.write_line(f"written {target}", sys.stderr)
 
 
 def _export(recording: Reader, target: str, format: Format, *, frames: bool) -> None:

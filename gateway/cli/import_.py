@@ -66,10 +66,10 @@ def import_(
             steps = chain.from_iterable(redacted(steps, Redactor(*redaction_rules(None))))
         out.writelines(recording_bytes(lines.header, steps, compressed=target.endswith(".zst")))
     for problem in lines.problems[:SHOWN]:
-        logs.tell(problem, sys.stderr)
+        logs.write_line(problem, sys.stderr)
     if len(lines.problems) > SHOWN:
-        logs.tell(f"and {len(lines.problems) - SHOWN} more", sys.stderr)
+        logs.write_line(f"and {len(lines.problems) - SHOWN} more", sys.stderr)
     if lines.others:
-        logs.tell(f"{lines.others} frames of other clients or sessions were left out", sys.stderr)
-    logs.tell(f"written {target}", sys.stderr)
+        logs.write_line(f"{lines.others} frames of other clients or sessions were left out", sys.stderr)
+    logs.write_line(f"written {target}", sys.stderr)
     raise typer.Exit(1 if lines.problems else 0)

@@ -215,7 +215,7 @@ def _fail(words: str, code: int, *, in_result: bool = False) -> int:
 
     words = logs.escaped(words)  # the text may quote a peer, or a file name that is not UTF-8
     for line in words.split("\n"):
-        logs.tell(f"error: {line}", sys.stderr)
+        logs.write_line(f"error: {line}", sys.stderr)
     if _wants_json() and not in_result:
         import msgspec  # not needed for other errors of usage
 

@@ -38,22 +38,22 @@ def reading(*recordings: Reader) -> Iterator[None]:
     """Show one progress bar for all these recordings; then report what could not be read."""
     done = [0] * len(recordings)
 
-    def told(number: int, bytes_read: int) -> None:
+    def report(number: int, bytes_read: int) -> None:
         done[number] = bytes_read
         all_done(sum(done))
 
     with progress(recordings[0].path.name, sum(recording.size for recording in recordings)) as all_done:
         for number, recording in enumerate(recordings):
-            recording.report_progress(partial(told, number))
+            recording.report_progress(partial(report, number))
         yield
     for recording in recordings:
-        tell_problems(recording)
+        report_problems(recording)
 
 
-def tell_problems(recording: Reader) -> None:
+def report_problems(recording: Reader) -> None:
     """Write to stderr which lines of a recording could not be read."""
     if recording.problems:
-        logs.tell(f"{recording.path}: {recording.problems}; the rest was read", sys.stderr)
+        logs.write_line(f"{recording.path}: {recording.problems}; the rest was read", sys.stderr)
 
 
 def progress(what: str, size: int) -> AbstractContextManager[Callable[[int], None]]:

@@ -97,5 +97,5 @@ def replay(
 
 
 def _keep_missing(file: Path) -> None:
-    if count := keep_missing(file, lambda error: logs.tell(f"not added to {file}: {error}", sys.stderr)):
-        logs.tell(f"added {counted(count, 'turn')} to {file}", sys.stderr)
+    if count := keep_missing(file, lambda error: logs.write_line(f"not added to {file}: {error}", sys.stderr)):
+        logs.write_line(f"added {counted(count, 'turn')} to {file}", sys.stderr)

@@ -143,7 +143,7 @@ async def _serve(gateway: App, ops_port: OpsPort, run: Callable[..., Awaitable[N
         hazards = list(find_hazards(gateway.config))  # now: a recording may exist later
         warning = group.create_task(_warn(gateway, hazards), name="start:warnings")
         try:
-            await run(lambda endpoint: logs.tell(f"listening {endpoint}", sys.stderr))
+            await run(lambda endpoint: logs.write_line(f"listening {endpoint}", sys.stderr))
         finally:
             warning.cancel()
 
@@ -207,7 +207,7 @@ class OpsPort:
         from dragoman.gateway.ops.server import OpsServer
 
         server = await stack.enter_async_context(OpsServer(options, self._gateway))
-        logs.tell(f"ops {server.url}", sys.stderr)
+        logs.write_line(f"ops {server.url}", sys.stderr)
         return server
 
 

@@ -63,7 +63,7 @@ def scan(
             unread = True
             text = full_reason(error)
             rows.append({"file": str(file), "text": text})
-            logs.tell(f"error: {logs.escaped(text)}", sys.stderr)
+            logs.write_line(f"error: {logs.escaped(text)}", sys.stderr)
             continue
         known.update(os.path.realpath(part.path) for part in recording.parts)
         with reading(recording):
@@ -71,7 +71,7 @@ def scan(
     if as_json:
         print_json(rows)
     elif total:
-        logs.tell(f"{counted(total, 'secret')}; `dragoman redact FILE` takes them out", sys.stderr)
+        logs.write_line(f"{counted(total, 'secret')}; `dragoman redact FILE` takes them out", sys.stderr)
     elif not unread:
         typer.echo("no secrets found")
     raise typer.Exit(2 if unread else min(total, 1))

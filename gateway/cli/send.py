@@ -74,7 +74,7 @@ def send(
     """
     set_up(log_level, log_json)
     number = 0  # of the signal that ended the turn
-    with _telling_errors(as_json), BackendClient(parse(endpoint)) as client:
+    with _reporting_errors(as_json), BackendClient(parse(endpoint)) as client:
         quick_start.end()
         turn = TurnRunner(client, print_json if as_json else _show_text, _ask)
         with raising_on_signals():
@@ -95,14 +95,14 @@ def send(
     if number:
         raise typer.Exit(KILLED + number)
     try:
-        _tell_end(result, client)
+        _show_end(result, client)
     except DragomanError as error:
         error.in_result = as_json
         raise
 
 
 @contextmanager
-def _telling_errors(as_json: bool) -> Iterator[None]:
+def _reporting_errors(as_json: bool) -> Iterator[None]:
     """Print the result of a turn that could not begin, for a script."""
     try:
         yield
@@ -147,7 +147,7 @@ def _result(session: str, outcome: TurnOutcome) -> SendResult:
     )
 
 
-def _tell_end(result: SendResult, client: BackendClient) -> None:
+def _show_end(result: SendResult, client: BackendClient) -> None:
     """Raise the error or the exit code for a turn that did not complete."""
     failure = result.failure
     if failure is not None and (result.end is None or UNREACHABLE in failure.text):

@@ -41,5 +41,5 @@ def serve(
     checked = check(config_file)
     app = App(checked.valid_config())
     for warning in checked.problems:
-        logs.tell(str(warning), sys.stderr)
+        logs.write_line(str(warning), sys.stderr)
     run(serve_until_signalled(app, file=config_file, watch=watch, exit_on_backend_loss=exit_on_backend_loss))

@@ -102,7 +102,7 @@ def show(
         return
     recording = open_recording(file)
     if words := about_no_session(recording):
-        logs.tell(words, sys.stderr)
+        logs.write_line(words, sys.stderr)
     if turns:
         if selects:
             raise ConfigError("--turns prints a table of all turns: use it with no other option than --json")
@@ -130,7 +130,7 @@ def show(
 def _show_sessions(folder: Path, *, as_json: bool) -> None:
 
     def report(error: Exception) -> None:
-        logs.tell(f"not listed: {logs.escaped(full_reason(error))}", sys.stderr)
+        logs.write_line(f"not listed: {logs.escaped(full_reason(error))}", sys.stderr)
 
     sessions = sessions_in(folder, report)
     if not sessions:
@@ -234,7 +234,7 @@ def _print_frames(dialect: Dialect, recording: Reader, lines: Iterable[Line]) ->
         ledger.record(rendered.losses, target=dialect.name)
     sys.stdout.flush()
     for entry in ledger.entries():
-        logs.tell(printable_json(entry), sys.stderr)
+        logs.write_line(printable_json(entry), sys.stderr)
 
 
 def print_entries(recording: Reader, entries: Iterable[TranscriptEntry]) -> None:

@@ -76,7 +76,7 @@ class Terminal:
         if self.live:
             self.line(text, DIM)
         else:
-            logs.tell(printable(text), sys.stderr)
+            logs.write_line(printable(text), sys.stderr)
 
     def fail(self, text: str) -> None:
         """Write a line about a failure."""

@@ -214,7 +214,7 @@ class DemoBackend:
             if line.when not in ("", self._outcome):
                 continue
             if line.delay or len(events) >= BURST:
-                self._tell(events)
+                self._send_events(events)
                 events = []
                 await self._pause(line.delay)
             if self._stop is not None or self._stopped:
@@ -222,7 +222,7 @@ class DemoBackend:
                 break
             events.append(line.event)
             if isinstance(line.event, Question):
-                self._tell(events)
+                self._send_events(events)
                 events = []
                 await self._park(line.event)
                 if self._question is not None:  # stopped: a resume asks again
@@ -232,7 +232,7 @@ class DemoBackend:
             if isinstance(line.event, TurnEnded):
                 self._status = "idle"
                 break
-        self._tell(events)
+        self._send_events(events)
         if self._stop is not None:
             self._interrupted(self._stop)
 
@@ -262,7 +262,7 @@ class DemoBackend:
         self._status = "paused" if end == "paused" else "idle"
         self._say(TurnResult(end=end), StatusChanged(status=self._status))
 
-    def _tell(self, events: list[Any]) -> None:
+    def _send_events(self, events: list[Any]) -> None:
         if events:
             self._output = True
             self._session.receive([Burst(items=events)])

@@ -138,7 +138,7 @@ async def _serve(launched: Launch) -> None:
         if launched.child_state is not None:
             launched.child_state.write(session.state.id)
 
-    def hear(session: Session, run: Run) -> None:
+    def report_run(session: Session, run: Run) -> None:
         if parent is not None and session is own:
             parent.report_turns(run, app.spawn)
 
@@ -148,9 +148,9 @@ async def _serve(launched: Launch) -> None:
         if launched.child_state is not None:
             launched.child_state.write()
         path = endpoint.removeprefix("pod+unix:")
-        logs.tell(READY.format(name=launched.name, path=path), sys.stderr)
+        logs.write_line(READY.format(name=launched.name, path=path), sys.stderr)
 
-    app = App(launched.config, ends_with_client=True, attend=attend, on_run=hear)
+    app = App(launched.config, ends_with_client=True, attend=attend, on_run=report_run)
     app.on_signals()
     try:
         await app.run(ready)

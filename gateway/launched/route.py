@@ -68,7 +68,7 @@ def run_program(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
         cause = first_error(error)
         if not isinstance(cause, DragomanError | OSError):
             raise
-        logs.tell(f"error: {logs.escaped(str(cause))}", sys.stderr)
+        logs.write_line(f"error: {logs.escaped(str(cause))}", sys.stderr)
         sys.exit(2 if isinstance(cause, ConfigError) else 1)
     sys.exit(0)
 

@@ -24,7 +24,7 @@ FLUSH_DEADLINE = 1.0  # seconds to write the rest at the end: a reader takes mil
 class LogQueue:
     """Writes lines to a descriptor from a thread of its own, which begins with the first line.
 
-    `report` makes the line that tells how many lines were dropped, in the thread. If the system refuses the thread,
+    `report` makes the line that says how many lines were dropped, in the thread. If the system refuses the thread,
     `put` writes each line itself, and waits for the reader.
     """
 
@@ -75,7 +75,7 @@ class LogQueue:
                 self._writing = True
                 piece = self._take()
             if self._write(piece):
-                self._tell_dropped()
+                self._report_dropped()
 
     def _take(self) -> bytes:
         """Take the next lines off the queue, about as many as one write holds."""
@@ -99,7 +99,7 @@ class LogQueue:
                 return False
         return True
 
-    def _tell_dropped(self) -> None:
+    def _report_dropped(self) -> None:
         with self._changed:
             dropped, self._dropped = self._dropped, 0
         if dropped:

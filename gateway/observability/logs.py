@@ -1,7 +1,7 @@
 """Write logs with structlog to stderr: `key=value`, coloured on a terminal, JSON lines on request, without secrets.
 
     log.info(...) --> level, limit, time, exception --> secrets out --> control characters escaped --> renderer
-    stdlib logging --> _Bridge --^                                           tell("listening ...") --> LogQueue <--^
+    stdlib logging --> _Bridge --^                                     write_line("listening ...") --> LogQueue <--^
 
 Any value may contain a peer's text. So control characters are escaped, and no value begins a line of its own. A serving
 process writes through one LogQueue, so that an unread stderr never blocks it.
@@ -114,7 +114,7 @@ def escaped(text: str) -> str:
     )
 
 
-def tell(line: str, stream: TextIO) -> None:
+def write_line(line: str, stream: TextIO) -> None:
     """Write a line to `stream`, ignoring errors. Lines for stderr keep their order with the log."""
     if stream is sys.__stderr__ and _STDERR.queue is not None:
         _STDERR.queue.put(line)
@@ -130,7 +130,7 @@ class LineLogger:
         self.component = component
 
     def msg(self, message: str) -> None:
-        tell(message, sys.stderr)
+        write_line(message, sys.stderr)
 
     log = debug = info = warn = warning = error = critical = exception = msg
 

@@ -77,7 +77,7 @@ class TurnWatch:
             watched = self._turns[run.turn] = self._begin(session, run)
         for event in run.events:
             for moment in _moments(event, watched):
-                self._tell(run.turn, watched, moment)
+                self._log_moment(run.turn, watched, moment)
         last = run.events[-1]
         if run.ended and isinstance(last, events.TurnEnded):
             del self._turns[run.turn]
@@ -94,7 +94,7 @@ class TurnWatch:
             self._spans.begin(run.turn, watched)
         return watched
 
-    def _tell(self, turn: str, watched: WatchedTurn, moment: Moment) -> None:
+    def _log_moment(self, turn: str, watched: WatchedTurn, moment: Moment) -> None:
         if self._spans is not None:
             self._spans.note(turn, moment)
         if logs.LEVEL.passes("turn", "debug"):

@@ -127,20 +127,20 @@ def _rate_of(limits: Limits) -> tuple[float, float]:
 class ClientRates:
     """The rates of one client's messages and faults. `refuse` is called if one of them is exceeded."""
 
-    __slots__ = ("_fault_log", "_faults", "_hear", "_messages", "_refuse", "_total")
+    __slots__ = ("_fault_log", "_faults", "_messages", "_refuse", "_sink", "_total")
 
     def __init__(
-        self, services: Services, hear: Sink, fault_log: FaultLog, refuse: Callable[[PeerErrorCode, str], None]
+        self, services: Services, sink: Sink, fault_log: FaultLog, refuse: Callable[[PeerErrorCode, str], None]
     ) -> None:
         limits, clock = services.limits, services.monotonic
         self._messages = TokenBucket(limits.message_rate, limits.message_burst, clock)
         self._faults = TokenBucket(limits.fault_rate, limits.fault_burst, clock)
-        self._hear, self._fault_log, self._refuse = hear, fault_log, refuse
+        self._sink, self._fault_log, self._refuse = sink, fault_log, refuse
         self._total = 0  # faults that were counted
 
     def take(self, frames: Sequence[Frame]) -> int:
-        """Act on frames like `hear`, and count those that it takes."""
-        taken = self._hear(frames)
+        """Act on frames like `sink`, and count those that it takes."""
+        taken = self._sink(frames)
         self.count(taken)
         return taken
 

@@ -59,9 +59,9 @@ class ServiceNotifier:
     async def follow(self, ready: asyncio.Event, stop: asyncio.Event) -> None:
         """Report when the gateway is ready and when it stops, and send the watchdog's beats; runs until cancelled."""
         await ready.wait()
-        self._tell("READY=1", f"STATUS={self._line()}")
+        self._notify("READY=1", f"STATUS={self._line()}")
         await self._beat_until(stop)
-        self._tell("STOPPING=1", "STATUS=stopping: open turns finish")
+        self._notify("STOPPING=1", "STATUS=stopping: open turns finish")
         await self._beat_until(asyncio.Event())
 
     @contextmanager
@@ -70,9 +70,11 @@ class ServiceNotifier:
 
         A reload that the end of the gateway interrupts is not followed by READY=1.
         """
-        self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", "STATUS=reloading the configuration")
+        self._notify(
+            "RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", "STATUS=reloading the configuration"
+        )
         yield
-        self._tell("READY=1", f"STATUS={self._line()}")
+        self._notify("READY=1", f"STATUS={self._line()}")
 
     async def _beat_until(self, end: asyncio.Event) -> None:
         """Send a watchdog beat at regular intervals until `end` is set."""
@@ -81,12 +83,12 @@ class ServiceNotifier:
                 async with asyncio.timeout(self._beat):
                     await end.wait()
             if self._beat is not None:
-                self._tell("WATCHDOG=1")
+                self._notify("WATCHDOG=1")
 
     def _line(self) -> str:
         return " ".join(self._status().split())[:STATUS_MAX]
 
-    def _tell(self, *assignments: str) -> None:
+    def _notify(self, *assignments: str) -> None:
         """Send assignments as one datagram, without waiting. A datagram that cannot be sent is dropped."""
         if not self.is_used:
             return

@@ -135,10 +135,10 @@ class Reader:
         first = self._first_part(t)
         done = sum(part.size for part in self.parts[:first])
         for part in self.parts[first:]:
-            yield from part.steps(self.problems, t=t, progress=partial(self._tell_progress, done))
+            yield from part.steps(self.problems, t=t, progress=partial(self._report_progress, done))
             done += part.size
 
-    def _tell_progress(self, done: int, read: int) -> None:
+    def _report_progress(self, done: int, read: int) -> None:
         self._progress(done + read)
 
     def _first_part(self, t: int) -> int:

@@ -46,8 +46,8 @@ class SessionRedactor:
         """True while the thread redacts steps of this recording."""
         return self._in_thread > 0
 
-    def redact(self, notes: PendingSteps, now: int, then: Callable[[], None]) -> int:
-        """Redact and write the gathered steps, then call `then`. Stop recording if too much waits for the thread.
+    def redact(self, notes: PendingSteps, now: int, on_done: Callable[[], None]) -> int:
+        """Redact and write the gathered steps, then call `on_done`. Stop recording if too much waits for the thread.
 
         Return the number of bytes in which secrets are searched, and PER_ITEM for each item that came or is held back.
         The number is at most INLINE_MAX, because the thread searches the rest.
@@ -55,7 +55,7 @@ class SessionRedactor:
         number, size = notes.count, notes.size
         searched = notes.searched + PER_ITEM * number + self._searched_at_release
         lines = notes.take()
-        self._run(size, number, lambda redactor: redactor.feed(lines(), now), then, in_loop=searched <= INLINE_MAX)
+        self._run(size, number, lambda redactor: redactor.feed(lines(), now), on_done, in_loop=searched <= INLINE_MAX)
         return min(searched, INLINE_MAX)
 
     def discard(self) -> None:
@@ -68,13 +68,13 @@ class SessionRedactor:
             self._note_held(0)
             self._parts.fail(NO_MEMORY, number)
 
-    def finish(self, then: Callable[[], None]) -> None:
-        """Write all remaining steps, then call `then`."""
+    def finish(self, on_done: Callable[[], None]) -> None:
+        """Write all remaining steps, then call `on_done`."""
 
         def end() -> None:
             self._note_held(0)
-            self._tell_redacted()
-            then()
+            self._count_redacted()
+            on_done()
 
         in_loop = self._searched_at_release <= INLINE_MAX
         self._run(0, 0, Redactor.finish, end, in_loop=in_loop)
@@ -84,15 +84,15 @@ class SessionRedactor:
         """Bytes to search when the text that is held back is released; 0 while the thread uses the redactor."""
         return 0 if self._in_thread else PER_ITEM * self.redactor.held_items
 
-    def _run(self, size: int, number: int, redact: Redact, then: Callable[[], None], *, in_loop: bool) -> None:
-        """Redact and write `number` items, then call `then`: in the loop if the thread is not busy and `in_loop`."""
+    def _run(self, size: int, number: int, redact: Redact, on_done: Callable[[], None], *, in_loop: bool) -> None:
+        """Redact and write `number` items, then call `on_done`: in the loop if the thread is not busy and `in_loop`."""
         worker = self._recordings.worker
         if in_loop and not worker.busy:
             self._write(self._encoded(redact), number)
-            then()
+            on_done()
         elif size and not worker.has_room(size):
             self._parts.fail("redaction does not keep up", number)
-            then()
+            on_done()
         else:
             results: list[Encoded | None] = []
 
@@ -102,7 +102,7 @@ class SessionRedactor:
                     self._write(results[0], number)
                 else:
                     self._parts.fail(NO_MEMORY, number)
-                then()
+                on_done()
 
             self._in_thread += 1
             worker.add(size, lambda: results.append(self._encoded(redact)), done)
@@ -135,7 +135,7 @@ class SessionRedactor:
         elif held:
             held.pop(self.discard, None)
 
-    def _tell_redacted(self) -> None:
+    def _count_redacted(self) -> None:
         """Count the secrets that were left out of a recording, and log their kinds and places."""
         redacted = self.redactor.ledger
         if redacted.total:

@@ -91,18 +91,18 @@ class MatchReport(Struct, frozen=True, kw_only=True):
 class Reporter:
     """Counts and logs reports.
 
-    `tell` is called with each line of an explanation, `spend` with the work (units) of each comparison.
+    `explain` is called with each line of an explanation, `spend` with the work (units) of each comparison.
     """
 
     def __init__(
         self,
         ledger: Ledger,
         *,
-        tell: Callable[[str], None] | None = None,
+        explain: Callable[[str], None] | None = None,
         spend: Callable[[int], None] = lambda _units: None,
     ) -> None:
         self._ledger = ledger
-        self._tell = tell
+        self._explain = explain
         self._spend = spend
         self._observe: Callable[[MatchReport], None] = lambda _report: None
         self.asked = False  # a client sent a command, which need not have a report
@@ -130,9 +130,9 @@ class Reporter:
             )
         elif report.outcome == "same":
             log.info("command matched except for ids, times and white space", command=report.words, input=report.turn)
-        if self._tell is not None:
+        if self._explain is not None:
             for line in report.explained():
-                self._tell(line)
+                self._explain(line)
 
 
 class TurnMatcher:

@@ -67,7 +67,7 @@ class PartPlayer:
         self._ended = ended
         self._rest: Iterator[EventLine] = iter(())
         self._next: EventLine | None = None
-        self._then: Callable[[], None] | None = None  # a command that came early
+        self._on_done: Callable[[], None] | None = None  # a command that came early
         self._due = Deadline(later)
         self._playing = False
         self._stopped = False
@@ -75,7 +75,7 @@ class PartPlayer:
     @property
     def has_early_command(self) -> bool:
         """True if a command waits for the end of the part."""
-        return self._then is not None
+        return self._on_done is not None
 
     def begin(self, part: TurnPart) -> None:
         """Set the current part, whose events `play` sends."""
@@ -106,23 +106,23 @@ class PartPlayer:
         finally:
             self._playing = False
         if self._next is not None:
-            wait = 0.0 if self._then is not None else self._pace.seconds_until(self._next.t)
+            wait = 0.0 if self._on_done is not None else self._pace.seconds_until(self._next.t)
             self._due.start(max(wait, 0.0), self.play)
             return
-        then, self._then = self._then, None
-        (then or self._ended)()
+        on_done, self._on_done = self._on_done, None
+        (on_done or self._ended)()
 
-    def skip_pauses(self, then: Callable[[], None]) -> None:
-        """Send the rest of this part at once, and call `then` after it."""
-        self._then = then
+    def skip_pauses(self, on_done: Callable[[], None]) -> None:
+        """Send the rest of this part at once, and call `on_done` after it."""
+        self._on_done = on_done
         self._due.stop()
         if not self._playing:
             self.play()
 
-    def wait_for(self, part: TurnPart, then: Callable[[], None]) -> None:
-        """Call `then` when this part is due."""
+    def wait_for(self, part: TurnPart, on_done: Callable[[], None]) -> None:
+        """Call `on_done` when this part is due."""
         wait = max(self._pace.seconds_until(part.t), 0.0)
-        self._due.start(wait, then)
+        self._due.start(wait, on_done)
 
     def drop_rest(self) -> None:
         """Forget the rest of the current part."""
@@ -140,7 +140,7 @@ class PartPlayer:
         return self._events.select(line)
 
     def _is_due(self, line: EventLine) -> bool:
-        if self._then is None and self._pace.seconds_until(line.t) > 0:
+        if self._on_done is None and self._pace.seconds_until(line.t) > 0:
             return False
         self._pace.reached(line.t)
         return True

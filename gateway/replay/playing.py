@@ -52,8 +52,8 @@ class Replay:
         self.options = read_options(endpoint)
         self.plan = plan
         self._live = live
-        tell = _explain if self.options.explain else None
-        self.reporter = Reporter(services.ledger, tell=tell, spend=services.queue.spend)
+        explain = _explain if self.options.explain else None
+        self.reporter = Reporter(services.ledger, explain=explain, spend=services.queue.spend)
         self._tells_model_turns = dialect.events.can_read_type(ModelTurnStarted)
         self._services = services
 
@@ -109,4 +109,4 @@ def _cut(plan: ReplayPlan, until: Until | None) -> ReplayPlan:
 
 
 def _explain(line: str) -> None:
-    logs.tell(line, sys.stderr)
+    logs.write_line(line, sys.stderr)

@@ -232,9 +232,9 @@ class SessionCommands:
 
     def list_sessions(self, link: Link, command: ListSessions) -> None:
         """Answer with a page of the list, once the backend has listed its sessions."""
-        self._backend.list_sessions(link, command, lambda rows: self._tell_page(link, command, rows))
+        self._backend.list_sessions(link, command, lambda rows: self._send_page(link, command, rows))
 
-    def _tell_page(self, link: Link, command: ListSessions, rows: Rows) -> None:
+    def _send_page(self, link: Link, command: ListSessions, rows: Rows) -> None:
         def send_page(page: SessionsListed | None) -> None:
             if page is not None:
                 link.send([page])

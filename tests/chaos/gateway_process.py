@@ -34,7 +34,7 @@ async def main(config: Path) -> None:
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_sample(), name="samples"), group.create_task(return_free_memory(), name="heap")]
         try:
-            await app.run(lambda endpoint: logs.tell(f"listening {endpoint}", sys.stderr))
+            await app.run(lambda endpoint: logs.write_line(f"listening {endpoint}", sys.stderr))
         finally:
             for task in tasks:
                 task.cancel()

@@ -25,7 +25,7 @@ async def main(config: Path) -> None:
     app = App(load(config))
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), answer, app)
     gc.disable()
-    await app.run(lambda endpoint: logs.tell(f"listening {endpoint}", sys.stderr))
+    await app.run(lambda endpoint: logs.write_line(f"listening {endpoint}", sys.stderr))
 
 
 def answer(app: App) -> None:

@@ -41,7 +41,7 @@ def page_of(
         refuse=lambda *refusal: answers.append(refusal),
         add_work=deque(maxlen=0).extend,  # it does all slices at once
     )
-    lists._tell_page(link, command, rows)
+    lists._send_page(link, command, rows)
     (answer,) = answers
     if not isinstance(answer, SessionsListed):
         raise UnknownCursor

@@ -85,21 +85,21 @@ class Finding(Struct, frozen=True, kw_only=True):
 class FindingCounts:
     """The secrets that were redacted in one recording, counted by kind and place.
 
-    `hear` is called with each Finding.
+    `on_finding` is called with each Finding.
     """
 
-    __slots__ = ("_counts", "_hear", "seq")
+    __slots__ = ("_counts", "_on_finding", "seq")
 
-    def __init__(self, hear: Callable[[Finding], None] | None) -> None:
-        self._hear = hear
+    def __init__(self, on_finding: Callable[[Finding], None] | None) -> None:
+        self._on_finding = on_finding
         self.seq = 0
         """The number of the item whose values are redacted now."""
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def note(self, kind: str, place: str, seq: int) -> None:
         """Count a secret that was redacted."""
-        if self._hear is not None:
-            self._hear(Finding(seq=seq, kind=kind, place=place))
+        if self._on_finding is not None:
+            self._on_finding(Finding(seq=seq, kind=kind, place=place))
         key = (kind, place)
         self._counts[key if key in self._counts or len(self._counts) < COUNTS_MAX else (kind, "elsewhere")] += 1
 
@@ -136,8 +136,8 @@ class Redactor:
         "ledger",
     )
 
-    def __init__(self, rules: RedactionRules, salt: bytes, hear: Callable[[Finding], None] | None = None) -> None:
-        self.ledger = FindingCounts(hear)
+    def __init__(self, rules: RedactionRules, salt: bytes, on_finding: Callable[[Finding], None] | None = None) -> None:
+        self.ledger = FindingCounts(on_finding)
         self._rules = rules
         paths = rules.paths
         finder = self._finder = finder_of(rules.detectors)

@@ -173,7 +173,7 @@ def test_printed_lines_and_log_lines_keep_their_order() -> None:
 logs.configure()
 for number in range(100):
     structlog.get_logger("dragoman").info(f"line-{number}")
-    logs.tell(f"told-{number}", sys.stderr)
+    logs.write_line(f"told-{number}", sys.stderr)
 """
     found = re.findall(r"(?:line|told)-[0-9]+", logged(program))
     assert found == [f"{word}-{number}" for number in range(100) for word in ("line", "told")]
@@ -186,7 +186,7 @@ fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, 4096)
 os.dup2(sink, 2)
 logs.configure({level!r})
 for number in range(20_000):
-    logs.tell("line", sys.stderr)
+    logs.write_line("line", sys.stderr)
 read = b""
 while b"dropped" not in read and b"Traceback" not in read:
     read += os.read(source, 65536)

@@ -191,7 +191,7 @@ class WatchedReplay(WatchedSession):
         self.reports: list[MatchReport] = []
         self.told: list[str] = []
         self._seen = 0
-        reporter = Reporter(self.ledger, tell=self.told.append)
+        reporter = Reporter(self.ledger, explain=self.told.append)
         reporter.notify(self.reports.append)
         self.backend = ReplayBackend(
             self,

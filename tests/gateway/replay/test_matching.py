@@ -108,7 +108,7 @@ def test_each_match_is_counted_and_inexact_ones_are_logged(outcome: Outcome, lev
 def test_an_explanation_names_the_candidates_and_what_differs() -> None:
     told: list[str] = []
     report = MatchReport(words="submit_input two", outcome="used", candidates=(NEAR_TURN,))
-    Reporter(Ledger(), tell=told.append).report(report)
+    Reporter(Ledger(), explain=told.append).report(report)
     assert told == [
         "submit_input two: refused, the recorded turn of this input was played already",
         "  candidate 3: submit_input one, 87% alike, played already",
