@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import takewhile
 
 import msgspec
 import zstandard
@@ -131,6 +132,11 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
         return isinstance(self.command, STEERING) and (is_input or not (self.is_refused or shows_again))
 
     @property
+    def cancels(self) -> bool:
+        """True for a cancel. The next one of the same turn only repeats it."""
+        return isinstance(self.command, commands.CancelTurn)
+
+    @property
     def is_refused(self) -> bool:
         return isinstance(self.answer, events.Reply) and self.answer.failure is not None
 
@@ -221,6 +227,9 @@ class _PlanReader:
             found = self._inputs.get((line.origin.link, line.origin.request))
             if found is not None:
                 found.begins = found.settled = True
+                for early in takewhile(lambda one: one is not found, reversed(self._found)):
+                    if isinstance(early.command, commands.OF_A_TURN):
+                        early.line = line  # a client that plays the recording may send it only now
         elif isinstance(event, Question):
             self._question, self._is_typed = event.question, False
             self._form = commands.AnswerInteraction(question="")
@@ -251,9 +260,12 @@ class _PlanReader:
     def plan(self, recording: Reader) -> ReplayPlan:
         """Return the plan of the lines that were taken."""
         self.log.close()
-        taken = [found for found in self._found if found.begins]
-        steering = [found for found in taken if found.steers]
-        lasts = [*(found.line.seq - 1 for found in steering), self.last]
+        steering, others = list[_FoundCommand](), list[_FoundCommand]()
+        for found in self._found:
+            if found.begins:
+                stands_alone = not found.steers or (steering and found.cancels and steering[-1].cancels)
+                (others if stands_alone else steering).append(found)
+        lasts = [*(found.line.seq for found in steering), self.last]
         turns = [[TurnPart(seq=0, t=0, last=lasts[0])]]
         for found, last in zip(steering, lasts[1:], strict=True):
             if isinstance(found.command, commands.SubmitInput):
@@ -263,7 +275,7 @@ class _PlanReader:
             recording=recording,
             log=self.log,
             turns=tuple(RecordedTurn(number=number, parts=tuple(parts)) for number, parts in enumerate(turns)),
-            others=tuple(found.part(found.line.seq) for found in taken if not found.steers),
+            others=tuple(found.part(found.line.seq) for found in others),
             ends=tuple(self._ends),
             has_model_turns=self._has_model_turns,
         )

@@ -61,6 +61,27 @@ def test_a_command_on_which_later_events_depend_begins_a_turn_part(tmp_path: Pat
     assert last.event.end == "cancelled"
 
 
+def test_a_cancel_that_came_before_the_turn_was_accepted_follows_that(tmp_path: Path) -> None:
+    """A client may wait for the acceptance before it sends the cancel, as `drive` does."""
+    tape = RecordingBuilder().asks(said("one")).asks(CancelTurn()).begins()
+    tape.add_line(event=TurnAccepted(request="c1"), turn="turn 1", origin=Origin(link="smooth-1", request="c1"), at=1)
+    plan = tape.ends("cancelled").plan(tmp_path)
+    asked, cancel = plan.turns[1].parts
+    assert types([line.event for line in plan.events(asked)]) == ["TurnAccepted"]
+    assert types([line.event for line in plan.events(cancel)])[-1] == "TurnEnded"
+
+
+def test_a_cancel_that_is_repeated_counts_once(tmp_path: Path) -> None:
+    """A gateway in front of a codewhale repeats an interrupt that the child may not have heard."""
+    tape = RecordingBuilder().turn("one", TextDelta(text="1"), end=None)
+    tape.asks(CancelTurn(), Reply(request="")).sends(TextDelta(text="2")).asks(CancelTurn(), Reply(request=""))
+    plan = tape.ends("cancelled").turn("two").plan(tmp_path)
+    assert [commands(plan, scene) for scene in (1, 2)] == [["SubmitInput", "CancelTurn"], ["SubmitInput"]]
+    cancel = plan.turns[1].parts[1]
+    assert types([line.event for line in plan.events(cancel)])[::3] == ["TextDelta", "TurnEnded"]
+    assert [type(part.command) for part in plan.others] == [CancelTurn]
+
+
 def test_an_answer_belongs_to_the_last_command_with_its_request_id(tmp_path: Path) -> None:
     """A smooth client sends the input and all other commands of its turn under one request id."""
     wrong, right = AnswerInteraction(question="f", declined=True), AnswerInteraction(question="f")
