@@ -2,9 +2,8 @@
 alone.
 """
 
-from tests.oracle.base import Oracle, heard
+from tests.oracle.base import Oracle, heard, told_as_said
 from tests.oracle.codewhale import CodewhaleOracle
-from tests.oracle.history import told_as_said
 from tests.oracle.pando import PandoOracle
 from tests.oracle.pod import PodOracle
 from tests.oracle.smooth import SmoothOracle

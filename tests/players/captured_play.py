@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field, structs
 
 from tests.dialects import parts
-from tests.oracle.history import Said
+from tests.oracle.base import Said
 from tests.pairs.table import DIALECTS, must_see
 from tests.players.capture_readers import Turn
 from tests.players.clients import InMemoryClient

@@ -13,7 +13,7 @@ from dragoman.gateway.session.session import Session
 from tests.data_files import value_of
 from tests.gateway.in_memory import InMemoryPeer
 from tests.gateway.smooth_client_messages import AGENT
-from tests.oracle.history import Said
+from tests.oracle.base import Said
 from tests.oracle.pando import PandoOracle
 from tests.pando_frame_check import check_published
 from tests.players.capture_readers import Turn, turns_of

@@ -29,7 +29,7 @@ from dragoman.mappings.canonical.values import End
 from tests.dialects import parts
 from tests.gateway.in_memory import InMemoryPeer
 from tests.idle import settle
-from tests.oracle.history import Said
+from tests.oracle.base import Said
 from tests.players.capture_readers import Turn, turns_of
 from tests.players.captured.codewhale import usual
 from tests.players.captured.pando import SESSION

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from tests.dialects import parts
 from tests.oracle import told_as_said
-from tests.oracle.history import Said
+from tests.oracle.base import Said
 from tests.pairs.table import DIALECTS
 from tests.players.capture_readers import Turn
 from tests.players.capture_variants import BURST

@@ -16,7 +16,7 @@ from dragoman.gateway.session.session import Session
 from tests.dialects import parts
 from tests.gateway.in_memory import InMemoryPeer
 from tests.idle import settle
-from tests.oracle.history import Said
+from tests.oracle.base import Said
 from tests.players.capture_readers import Turn, turns_of
 from tests.players.capture_variants import BURST
 from tests.players.captures import Message, messages

@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.mappings.codewhale.vocabulary import HEAD, methods
 from tests.gateway.in_memory import InMemoryPeer
-from tests.oracle.history import Said
+from tests.oracle.base import Said
 from tests.players.captured.backend import CapturedBackend, Frame
 from tests.players.captures import Message, messages
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.gateway.session.session import Session
 from tests.gateway.in_memory import InMemoryPeer
-from tests.oracle.history import Said
+from tests.oracle.base import Said
 from tests.players.captured.backend import CapturedBackend, Frame
 from tests.players.captures import Message, messages
 

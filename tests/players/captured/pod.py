@@ -6,7 +6,7 @@ from msgspec import structs
 
 from dragoman.gateway.session.session import Session
 from tests.gateway.in_memory import InMemoryPeer
-from tests.oracle.history import Said
+from tests.oracle.base import Said
 from tests.players.capture_readers import Turn, turns_of
 from tests.players.captured.backend import CapturedBackend, Frame
 from tests.players.captures import Message

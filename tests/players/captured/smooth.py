@@ -7,7 +7,7 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from tests.gateway.in_memory import InMemoryPeer
-from tests.oracle.history import Said
+from tests.oracle.base import Said
 from tests.players.captured.backend import CapturedBackend, Frame
 from tests.players.captures import Message, messages
 from tests.players.clients import InMemorySmoothClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.oracle import told_as_said
-from tests.oracle.history import Said
+from tests.oracle.base import Said
 
 SAID: list[Said] = [("user", "a"), ("assistant", "xy"), ("user", "b"), ("user", "c"), ("assistant", "z")]
 
