@@ -1,20 +1,23 @@
-"""Services of a gateway whose clock and timers are controlled by the test."""
+"""Services of a gateway for an object under test: clock and timers that the test controls, and its children."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Coroutine
 from functools import cache
 from itertools import count
 from typing import Any
 
+from dragoman.adapters.stdio import Children, ChildSettings
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.overload.fair_queue import FairQueue
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Timer
+from dragoman.gateway.transports.spec import Spawner
 from dragoman.mappings.dialect import NewId
 
 all_dialects = cache(registry.dialects)  # the search for those of other packages takes 3 ms
@@ -67,3 +70,8 @@ def services(
         all_dialects=all_dialects,
         queue=queue or FairQueue(soon),
     )
+
+
+def spawner_of(children: Children) -> Spawner:
+    """Return a spawner whose children get the whole environment."""
+    return Spawner(children, ChildSettings(env=os.environ))

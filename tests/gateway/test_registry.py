@@ -22,7 +22,7 @@ from dragoman.mappings.rules import Emulated, Nothing
 from tests.gateway.listener_callbacks import callbacks
 from tests.gateway.recording.lines import FROZEN
 from tests.samples import full
-from tests.spawners import spawner_of
+from tests.services import spawner_of
 
 DIALECTS = registry.dialects()
 

@@ -28,8 +28,7 @@ from dragoman.gateway.session.session import Session
 from dragoman.gateway.transports.spec import Spawner
 from dragoman.gateway.upstreams import MakeInProcess, Upstreams
 from tests.gateway.recording.lines import FROZEN
-from tests.services import services
-from tests.spawners import spawner_of
+from tests.services import services, spawner_of
 
 
 def unexpected(_work: Coroutine[Any, Any, None], name: str) -> NoReturn:

@@ -23,7 +23,7 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.transports.zeromq import TCP
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.listener_callbacks import callbacks
-from tests.spawners import spawner_of
+from tests.services import spawner_of
 
 DEADLINE = 20
 LISTEN = "pando+tcp://127.0.0.1:0?curve_key=file:{keys}/server.key_secret&client_keys={keys}/clients"

@@ -14,7 +14,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.transports.stdio import STDIO, child_starter
 from dragoman.mappings.errors import ConfigError
-from tests.spawners import spawner_of
+from tests.services import spawner_of
 from tests.transport_reader import receive, receive_all
 
 DIES = "import sys; print('bye', flush=True)"

@@ -16,7 +16,7 @@ from dragoman.gateway.pods.folder import RUNTIME
 from dragoman.gateway.transports import unix
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.listener_callbacks import callbacks
-from tests.spawners import spawner_of
+from tests.services import spawner_of
 from tests.transport_reader import receive
 
 

@@ -15,7 +15,7 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.transports.websocket import WS, WSS
 from dragoman.mappings.errors import ConfigError
 from tests.adapters.websocket.certificates import NOW, Authority
-from tests.spawners import spawner_of
+from tests.services import spawner_of
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from dragoman.mappings.dialect import Loss, Parts
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.listener_callbacks import callbacks
 from tests.pando_projects import free_project
-from tests.spawners import spawner_of
+from tests.services import spawner_of
 from tests.transport_reader import receive
 
 DEADLINE = 20
