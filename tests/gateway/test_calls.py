@@ -204,13 +204,8 @@ def test_a_lone_token_of_a_smooth_server_takes_few_calls_from_the_read_to_the_wr
 
 
 async def test_fewer_than_one_in_a_hundred_lone_tokens_takes_more_calls(tmp_path: Path) -> None:
-    path, many = socket_path(tmp_path), 2 * EVENTS_MAX
-    async with (
-        FakePod.serving(path) as pod,
-        bridged(f"pod+unix:{path}") as (_app, url),
-        SmoothClient.connected(url) as client,
-    ):
-        await begin_text(pod, client)
+    many = 2 * EVENTS_MAX
+    async with streaming(tmp_path) as (pod, client):
         with counting() as called:
             for number in range(WARM + 1, WARM + many + 1):
                 await pod.say(say("text_delta", text="counted"))

@@ -131,6 +131,11 @@ def parked(made: InMemoryGateway) -> Script:
     return opened(made).server_sends(confirmation("$t"), called("$t", "delete")).receives("p", *ASKED)
 
 
+def approved(made: InMemoryGateway) -> Script:
+    """Like `parked`, and then `p` approves."""
+    return parked(made).sends("p", run("approve")).server_receives(confirmed("$c", approved=True))
+
+
 def cancelled_at_question(made: InMemoryGateway) -> Script:
     """Like `parked`, and then `p` cancels the turn."""
     script = parked(made).sends("p", CANCEL).server_receives({"action": "cancel"}).server_sends(stopped("$t"))
@@ -379,9 +384,7 @@ async def test_an_approval_within_a_text_leaves_the_whole_answer_to_a_plain_smoo
 async def test_a_question_that_the_backend_no_longer_knows_is_closed() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
-            parked(made)
-            .sends("p", run("approve"))
-            .server_receives(confirmed("$c", approved=True))
+            approved(made)
             .server_sends(refused("$c", "NO_PENDING_CONFIRMATION"))
             .receives("p", *WOKE, *CALLED, say("error"))
         )
@@ -391,9 +394,7 @@ async def test_a_question_that_the_backend_no_longer_knows_is_closed() -> None:
 async def test_a_backend_that_does_not_take_an_answer_in_time_may_be_answered_again() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
-            parked(made)
-            .sends("p", run("approve"))
-            .server_receives(confirmed("$c", approved=True))
+            approved(made)
             .passes(Limits().accept_deadline)
             .receives("p", say("error", code="internal"))
             .sends("p", run("approve"))
@@ -404,9 +405,7 @@ async def test_a_backend_that_does_not_take_an_answer_in_time_may_be_answered_ag
 async def test_a_backend_that_continues_before_it_acknowledges_has_accepted_the_answer() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
-            parked(made)
-            .sends("p", run("approve"))
-            .server_receives(confirmed("$c", approved=True))
+            approved(made)
             .server_sends(result("$t", "delete", "gone"))
             .receives("p", *heard("approve"), *CALLED, say("tool_result"))
             .server_sends(acknowledged("$c"), answered("$t", ""))
@@ -739,9 +738,7 @@ async def test_late_joiners_see_the_question_in_their_own_form() -> None:
 async def test_a_client_that_joins_after_the_answer_is_not_asked() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
-            parked(made)
-            .sends("p", run("approve"))
-            .server_receives(confirmed("$c", approved=True))
+            approved(made)
             .server_sends(acknowledged("$c"), result("$t", "delete", "gone"))
             .receives("p", *heard("approve"), *CALLED, say("tool_result"))
             .connects("q", dialect="pod")
@@ -1083,9 +1080,7 @@ async def test_an_approval_reaches_a_plain_smooth_client_in_its_own_form() -> No
 async def test_the_log_has_the_approval_of_a_question() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
-            parked(made)
-            .sends("p", run("approve"))
-            .server_receives(confirmed("$c", approved=True))
+            approved(made)
             .server_sends(result("$t", "delete", "gone"), acknowledged("$c"))
             .receives("p", *heard("approve"), *CALLED, say("tool_result"))
         )
