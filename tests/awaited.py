@@ -1,9 +1,13 @@
-"""Waiting: the base of clients and fakes on real sockets, for whose next message a test waits, and polling."""
+"""Waiting: the base of clients and fakes on real sockets, for whose next message a test waits, and polling; also
+programs that end with their test.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
 DEADLINE = 20.0  # seconds for anything that a test waits for
 PAUSE = 0.002  # seconds between two looks at what sets no event
@@ -25,6 +29,18 @@ async def comes_true(condition: Callable[[], Awaitable[bool]], deadline: float, 
     except TimeoutError:
         return False
     return True
+
+
+@asynccontextmanager
+async def spawned(*command: str, **options: Any) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start a program; kill it at the end of the block if it still runs."""
+    process = await asyncio.create_subprocess_exec(*command, **options)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
 
 
 class Awaited:

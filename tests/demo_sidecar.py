@@ -26,6 +26,8 @@ from uuid import uuid4
 
 import aiohttp
 
+from tests.awaited import spawned
+
 DEADLINE = 60.0  # seconds for the whole demo, which takes nine
 POLL = 0.05  # seconds between two looks at /readyz
 SHOWN = ("dragoman_sessions{", "dragoman_turns_total{", "dragoman_refused_total{", "dragoman_backend_failures_total{")
@@ -88,13 +90,8 @@ class Program:
 async def running(*arguments: str) -> AsyncIterator[Program]:
     """Run a dragoman command, and kill it at the end."""
     command = (sys.executable, "-m", "dragoman", *arguments)
-    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-    try:
+    async with spawned(*command, stderr=asyncio.subprocess.PIPE) as process:
         yield Program(process)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
 
 
 class Demo:

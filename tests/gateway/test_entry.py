@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.adapters.unix import alive
-from tests.awaited import until
+from tests.awaited import spawned, until
 
 DEADLINE = 40.0  # seconds for one command on a busy machine
 INTERRUPTED_IMPORT = """
@@ -75,17 +75,9 @@ def test_an_interrupt_while_the_process_exits_ends_it_without_a_word(entry: str,
 async def test_a_gateway_without_some_standard_descriptors_serves_and_ends_with_0(closed: str, tmp_path: Path) -> None:
     at, backend = tmp_path / "sock", tmp_path / "backend"
     bridge = (sys.executable, "-m", "dragoman", "bridge", f"pod+unix:{at}", f"pod+unix:{backend}")
-    process = await asyncio.create_subprocess_exec(
-        "bash",
-        "-c",
-        f'exec "$@" {closed}',
-        "bash",
-        *bridge,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
+    nowhere = asyncio.subprocess.DEVNULL
+    command = ("bash", "-c", f'exec "$@" {closed}', "bash", *bridge)
+    async with spawned(*command, stdin=nowhere, stdout=nowhere, stderr=nowhere) as process:
         async with asyncio.timeout(DEADLINE):
             await until(lambda: alive(str(at)) or process.returncode is not None)
             for _ in range(3):  # a connection that closes is what libuv aborted at
@@ -94,10 +86,6 @@ async def test_a_gateway_without_some_standard_descriptors_serves_and_ends_with_
                 await writer.wait_closed()
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 def test_output_without_a_stdout_ends_as_if_its_reader_had_closed_it() -> None:

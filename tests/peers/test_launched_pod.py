@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.awaited import spawned
 from tests.gateway.pod_messages import snapshot
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import read_output, said
@@ -29,21 +30,15 @@ async def pod(server: RealServer, folder: Path, *arguments: str) -> AsyncIterato
     config = folder / "config.toml"
     config.write_text(f'[[route]]\nname = "assistant"\nupstream = "{server.endpoint}"\n')
     places = {"DRAGOMAN_CONFIG": str(config), "INSOMNIA_HOME": str(folder)}
-    process = await asyncio.create_subprocess_exec(
-        *PROGRAM, *arguments, env=os.environ | places, stderr=asyncio.subprocess.PIPE
-    )
-    assert process.stderr is not None
-    try:
+    pipe = asyncio.subprocess.PIPE
+    async with spawned(*PROGRAM, *arguments, env=os.environ | places, stderr=pipe) as process:
+        assert process.stderr is not None
         async with asyncio.timeout(START):
             ready = (await process.stderr.readline()).decode().rstrip("\n").split("\t")
         assert ready[:2] == ["INSOMNIA-READY", "atlas"]
         yield ready[2]
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
 
 
 async def talk(path: str, text: str) -> None:

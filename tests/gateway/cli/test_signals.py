@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.awaited import spawned
 from tests.data_files import DATA
 from tests.forked_program import dragoman, forked_server
 
@@ -49,15 +50,8 @@ CELLS = [
 async def started(folder: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
     pipe = asyncio.subprocess.PIPE
     command = (sys.executable, "-m", "dragoman", *(one.format(folder=folder) for one in arguments))
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
-    )
-    try:
+    async with spawned(*command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True) as process:
         yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
 
 
 async def wait_ready(process: asyncio.subprocess.Process, command: str) -> None:

@@ -17,6 +17,7 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.launched.pod import launch
 from dragoman.gateway.launched.state_files import Conversation, KeptConversation
 from dragoman.mappings.errors import ConfigError
+from tests.awaited import spawned
 from tests.pairs.gateway import LIMITS, serving
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import spawn, stop
@@ -145,16 +146,9 @@ async def pod(environment: dict[str, str], *arguments: str) -> AsyncIterator[asy
     """Run the program beside a backend for it; kill it at the end of the block if it still runs."""
     folder = Path(environment["DRAGOMAN_CONFIG"]).parent
     backend = demo_backend(parse(f"pod+unix:{folder}/backend"), limits=LIMITS)
-    async with asyncio.timeout(3 * START), serving(backend):
-        process = await asyncio.create_subprocess_exec(
-            *PROGRAM, *arguments, env=os.environ | environment, stderr=asyncio.subprocess.PIPE
-        )
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.communicate()
+    started = spawned(*PROGRAM, *arguments, env=os.environ | environment, stderr=asyncio.subprocess.PIPE)
+    async with asyncio.timeout(3 * START), serving(backend), started as process:
+        yield process
 
 
 async def ready(process: asyncio.subprocess.Process) -> list[str]:

@@ -22,6 +22,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.process.systemd import BEAT_MIN, InheritedSockets, ServiceNotifier
 from dragoman.mappings.errors import ConfigError
+from tests.awaited import spawned
 
 DEADLINE = 20.0  # seconds for anything that a test waits for
 
@@ -187,13 +188,11 @@ def test_a_missing_systemd_socket_does_not_stop_the_gateway(tmp_path: Path) -> N
 async def test_serve_notifies_systemd_of_ready_reloading_and_stopping(notified: NotifySocket, tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(f'[[route]]\nname = "a"\nlisten = ["pod+unix:{tmp_path}/a"]\nupstream = "pod+unix:{tmp_path}/b"\n')
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "dragoman", "serve", "--config", str(file)),
+    async with spawned(
+        *(sys.executable, "-m", "dragoman", "serve", "--config", str(file)),
         env={**os.environ, "NOTIFY_SOCKET": notified.address, "WATCHDOG_USEC": "50000"},
         stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
+    ) as process:
         assert await notified.receive_first() == "READY=1"
         process.send_signal(signal.SIGHUP)
         assert await notified.receive_first() == "RELOADING=1"
@@ -201,10 +200,6 @@ async def test_serve_notifies_systemd_of_ready_reloading_and_stopping(notified: 
         process.send_signal(signal.SIGTERM)
         assert await notified.receive_first() == "STOPPING=1"
         assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 ACTIVATE = """
@@ -323,14 +318,13 @@ def test_an_inherited_socket_does_not_count_as_reachable_by_its_owner_alone() ->
 async def activated(*arguments: str, names: str, sockets: list[socket.socket]) -> AsyncIterator[None]:
     """Run dragoman with these sockets, from when it listens until SIGTERM has ended it."""
     numbers = [one.fileno() for one in sockets]
-    process = await asyncio.create_subprocess_exec(
+    async with spawned(
         *(sys.executable, "-c", ACTIVATE, names, json.dumps(numbers)),
         *(sys.executable, "-m", "dragoman", *arguments),
         stderr=asyncio.subprocess.PIPE,
         pass_fds=numbers,
-    )
-    assert process.stderr is not None
-    try:
+    ) as process:
+        assert process.stderr is not None
         async with asyncio.timeout(DEADLINE):
             for _ in sockets:
                 while not (line := await process.stderr.readline()).startswith(b"listening "):
@@ -339,10 +333,6 @@ async def activated(*arguments: str, names: str, sockets: list[socket.socket]) -
             process.send_signal(signal.SIGTERM)
             await process.stderr.read()
             assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 async def test_a_gateway_serves_inherited_sockets_which_stay_when_it_ends(tmp_path: Path) -> None:
