@@ -353,12 +353,6 @@ def test_a_token_of_the_ops_port_is_the_value_of_the_variable_that_it_names(
 # -- references -------------------------------------------------------------------------------------
 
 
-def test_a_reference_in_a_value_is_replaced(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DRAGOMAN_TEST_PORT", "8787")
-    config = load(write(ROUTE.replace(":0/", ":${DRAGOMAN_TEST_PORT}/")))
-    assert config.routes[0].listen == (parse("smooth+ws://127.0.0.1:8787/ws"),)
-
-
 def test_a_missing_variable_is_the_only_error_of_its_key(write: Write) -> None:
     path = write(ROUTE.replace(":0/", ":${DRAGOMAN_TEST_NONE}/"))
     text = "the environment variable DRAGOMAN_TEST_NONE is not set; set it, or write ${DRAGOMAN_TEST_NONE:-default}"
