@@ -12,7 +12,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.cli.options import ExitOnBackendLoss, LogContent, LogJson, LogLevel
 from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
 from dragoman.gateway.config import model as config
-from dragoman.gateway.config.access import public_faults, settled
+from dragoman.gateway.config.access import public_faults, resolve_access
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.config.ops_address import check_ops
@@ -78,7 +78,7 @@ def bridge(
         raise ConfigError("bridge needs at least two endpoints: where clients connect, and the backend")
     listen, upstream = tuple(map(parse, endpoints[:-1])), parse(endpoints[-1])
     route = Route(name="bridge", listen=listen, upstream=upstream, overflow=overflow, approvals=approvals)
-    route = settled(route, config.Auth())
+    route = resolve_access(route, config.Auth())
     check_route(route)
     faults = public_faults({("listen", at): one for at, one in enumerate(listen)}, config.Auth(), "--insecure")
     if not insecure and (fault := next(faults, None)):

@@ -16,7 +16,7 @@ from dragoman.gateway.cli.output import print_json
 from dragoman.gateway.cli.running import run
 from dragoman.gateway.config.check import Checked, Problem
 from dragoman.gateway.config.check import check as check_file
-from dragoman.gateway.config.lines import written
+from dragoman.gateway.config.lines import format_key
 from dragoman.gateway.config.startup import probe as probe_upstreams
 from dragoman.gateway.observability import logs
 
@@ -80,7 +80,7 @@ def _probed(path: Path, checked: Checked, console: Console, *, quiet: bool) -> l
     ]
     for (key, name, upstream), answer in zip(upstreams, answers, strict=True):
         if answer:
-            problems.append(Problem(file=str(path), line=lines.of(key), path=written(key), text=answer))
+            problems.append(Problem(file=str(path), line=lines.of(key), path=format_key(key), text=answer))
         if not quiet and answer:
             console.print(_printable(str(problems[-1]), "red"))
         elif not quiet:

@@ -29,7 +29,7 @@ from dragoman.adapters.host_names import is_loopback
 from dragoman.gateway import registry
 from dragoman.gateway.config.lines import Found, KeyPath
 from dragoman.gateway.config.model import Auth, Jwt, Route
-from dragoman.gateway.config.shape import either, table_at, texts_in
+from dragoman.gateway.config.shape import join_words, table_at, texts_in
 from dragoman.gateway.config.source import why_guessable
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.identity.listeners import authenticates, names_clients
@@ -44,7 +44,7 @@ NUMBER = re.compile("0|[1-9][0-9]*")
 SECRET_MIN = 32  # characters: as many as the bytes of an HS256 signature (RFC 7518, section 3.2)
 
 
-def settled(route: Route, auth: Auth) -> Route:
+def resolve_access(route: Route, auth: Auth) -> Route:
     """Return the route with `authenticated` set, and with `share` resolved if it was `auto`."""
     authenticated = _authenticated(route.listen, route.share, route.roles, auth)
     share = route.share if route.share != "auto" else "owner" if authenticated else "all"
@@ -169,7 +169,8 @@ def person_faults(persons: Any, auth: Auth) -> Iterator[tuple[str, int, str]]:
     for person, names in table_at(persons).items():
         for index, name in texts_in(names):
             if not name.startswith(PRINCIPALS):
-                yield person, index, f"invalid principal {name!r}: write {either(f'{kind}NAME' for kind in PRINCIPALS)}"
+                forms = join_words(f"{kind}NAME" for kind in PRINCIPALS)
+                yield person, index, f"invalid principal {name!r}: write {forms}"
             elif why := _missing_credential(name, auth):
                 yield person, index, f"no client can be {name!r}: {why}"
             elif known.setdefault(name, person) != person:
@@ -185,7 +186,7 @@ def role_faults(
         if name == "*":
             continue
         if name != "local" and name not in persons and not name.startswith((*PRINCIPALS, *GROUPS)):
-            forms = either([f"{kind}NAME" for kind in (*PRINCIPALS, *GROUPS)] + ["*", "a person of [principals]"])
+            forms = join_words([f"{kind}NAME" for kind in (*PRINCIPALS, *GROUPS)] + ["*", "a person of [principals]"])
             yield name, f"invalid principal {name!r}: write {forms}"
         elif listeners and (why := _why_nobody(name, listeners, auth, persons)):
             yield name, f"no client of this route can be {name!r}, so nobody would have this role: {why}"

@@ -23,11 +23,11 @@ from dragoman.gateway.config.access import (
     jwt_faults,
     person_faults,
     public_faults,
+    resolve_access,
     role_faults,
-    settled,
     share_faults,
 )
-from dragoman.gateway.config.lines import Found, KeyPath, TomlLines, written
+from dragoman.gateway.config.lines import Found, KeyPath, TomlLines, format_key
 from dragoman.gateway.config.model import MEMORY_MIN, Auth, Config, ConfigFile, Jwt, Limits, Ops, Route, RouteOptions
 from dragoman.gateway.config.ops_address import faults_of_ops, parse_ops_address
 from dragoman.gateway.config.references import FileSecrets, Interpolation, resolve_paths
@@ -113,7 +113,7 @@ def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Co
     levels: list[tuple[list[Found], Literal["error", "warning"]]] = [(wrong, "error"), (shared, "warning")]
     every = [(key, said, level) for found, level in levels for key, said in found]
     problems = [
-        Problem(file=str(path), line=lines.of(key), path=written(key), text=said, level=level)
+        Problem(file=str(path), line=lines.of(key), path=format_key(key), text=said, level=level)
         for key, said, level in every[:PROBLEMS_MAX]
     ]
     problems.sort(key=lambda problem: problem.line or 0)
@@ -330,7 +330,7 @@ def _ops(table: Any, drafts: Sequence[Draft]) -> Iterator[Found]:
     for draft in drafts if places else ():
         for at, endpoint in draft.listen.items():
             if not set(places).isdisjoint(registry.places(endpoint)):
-                yield ("ops", "listen"), f"{ops.listen}: {written(at)} listens there already"
+                yield ("ops", "listen"), f"{ops.listen}: {format_key(at)} listens there already"
 
 
 def _can_others_read(path: Path) -> bool:
@@ -394,7 +394,7 @@ def _config(table: dict[str, Any], secrets: set[KeyPath]) -> Config:
         ops=file.ops,
         auth=file.auth,
         principals=file.principals,
-        routes=tuple(settled(route, file.auth) for route in routes),
+        routes=tuple(resolve_access(route, file.auth) for route in routes),
         given=frozenset(_keys_of(table)),
         secrets=frozenset(secrets),
     )

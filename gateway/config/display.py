@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
-from dragoman.gateway.config.lines import KeyPath, written
+from dragoman.gateway.config.lines import KeyPath, format_key
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import MASK, Endpoint, masked_text
 
@@ -34,7 +34,7 @@ def masked_table(config: Config) -> dict[str, Any]:
 
 def list_defaults(config: Config) -> list[str]:
     """Return the keys of a configuration that its file does not have, such as `limits.memory`."""
-    return [written(path) for path, _ in _leaves(masked_table(config)) if path not in config.given]
+    return [format_key(path) for path, _ in _leaves(masked_table(config)) if path not in config.given]
 
 
 def to_toml(config: Config) -> Iterator[str]:

@@ -69,7 +69,7 @@ def map_texts(value: Any, change: Callable[[KeyPath, str], str], path: KeyPath =
     return change(path, value) if isinstance(value, str) else value
 
 
-def written(path: KeyPath) -> str:
+def format_key(path: KeyPath) -> str:
     """Return a key path in TOML's notation: `route[0].listen[1]`."""
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
 

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.gateway import registry
-from dragoman.gateway.config.lines import Found, KeyPath, written
+from dragoman.gateway.config.lines import Found, KeyPath, format_key
 from dragoman.gateway.config.shape import texts_in
 from dragoman.gateway.endpoint import Endpoint, Place
 from dragoman.mappings.canonical.commands import ShutdownBackend
@@ -91,7 +91,7 @@ def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
             places = registry.places(endpoint)
             other = next((taken[place] for place in places if place in taken), None)
             if other is not None:
-                yield at, f"{endpoint.masked}: {written(other)} listens there already"
+                yield at, f"{endpoint.masked}: {format_key(other)} listens there already"
             for place in places:
                 taken.setdefault(place, at)
                 owners.setdefault(place, draft)

@@ -78,7 +78,7 @@ def _faults_of_table(
         if key in hints:
             yield from faults(value, hints[key], (*path, key), tables)
         elif key in tables:
-            yield (*path, key), f"unknown key {key!r} here; it belongs {either(tables[key])}"
+            yield (*path, key), f"unknown key {key!r} here; it belongs {join_words(tables[key])}"
         elif path[:1] == ("route",) and _is_of_endpoints(key):
             yield (*path, key), f"unknown key {key!r}; it is an option of an endpoint: write `?{key}=...` after that"
         elif key in INSTEAD:
@@ -162,7 +162,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"write one of {', '.join(words)}"
 
 
-def either(words: Iterable[str]) -> str:
+def join_words(words: Iterable[str]) -> str:
     """Return the words as a list for people: `ask, deny or approve`."""
     *some, last = map(str, words)
     return f"{', '.join(some)} or {last}" if some else last

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from dragoman.gateway.config.shape import either, nearest
+from dragoman.gateway.config.shape import join_words, nearest
 from dragoman.gateway.config.source import read_small
 from dragoman.mappings.canonical import Event, Unmapped
 from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta, TurnEnded
@@ -96,7 +96,7 @@ def _line(text: str) -> Line:
     if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= DELAY_MAX:
         raise ConfigError(f"delay_ms {delay!r}: write milliseconds, from 0 to {DELAY_MAX}")
     if when and when not in OUTCOMES:
-        raise ConfigError(f"when {when!r}: write {either(OUTCOMES)}")
+        raise ConfigError(f"when {when!r}: write {join_words(OUTCOMES)}")
     event = msgspec.json.decode(msgspec.json.encode(fields), type=kind)
     return Line(event=event, delay=delay / 1000, when=when)
 

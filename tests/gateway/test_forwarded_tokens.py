@@ -11,7 +11,7 @@ from pytest_aiohttp import AiohttpServer
 from structlog.testing import capture_logs
 
 from dragoman.gateway.app import App
-from dragoman.gateway.config.access import settled
+from dragoman.gateway.config.access import resolve_access
 from dragoman.gateway.config.model import Auth, Config, Route
 from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE, LIMITS, serving
@@ -44,7 +44,7 @@ async def test_the_backend_gets_the_token_of_the_client_that_opens_a_session(
     async with asyncio.timeout(DEADLINE):
         listen = (parse("smooth+ws://127.0.0.1:0/ws"),)
         route = Route(name="a", listen=listen, upstream=parse(upstream), upstream_auth="forward")
-        app = App(Config(routes=(settled(route, auth),), limits=LIMITS, auth=auth))
+        app = App(Config(routes=(resolve_access(route, auth),), limits=LIMITS, auth=auth))
         headers = {"Authorization": f"Bearer {TOKENS[name]}"}
         with capture_logs() as logs:
             async with (

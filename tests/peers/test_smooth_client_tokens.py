@@ -14,7 +14,7 @@ from smooth_operator.client import ProtocolError
 from websockets.exceptions import InvalidStatus
 
 from dragoman.gateway.app import App
-from dragoman.gateway.config.access import settled
+from dragoman.gateway.config.access import resolve_access
 from dragoman.gateway.config.model import Auth, Config, Jwt, Route
 from dragoman.gateway.endpoint import parse
 from tests.adapters.websocket.certificates import Authority
@@ -41,7 +41,7 @@ async def forwarding() -> AsyncIterator[tuple[FakeSmooth, str]]:
     async with asyncio.timeout(DEADLINE), FakeSmooth.serving() as backend:
         listen = (parse("smooth+ws://127.0.0.1:0/ws"),)
         route = Route(name="a", listen=listen, upstream=parse(backend.url), upstream_auth="forward")
-        app = App(Config(routes=(settled(route, AUTH),), limits=LIMITS, auth=AUTH))
+        app = App(Config(routes=(resolve_access(route, AUTH),), limits=LIMITS, auth=AUTH))
         async with serving(app) as (endpoint,):
             yield backend, endpoint.partition("+")[2]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.config.access import settled
+from dragoman.gateway.config.access import resolve_access
 from dragoman.gateway.config.check import check
 from dragoman.gateway.config.model import Auth, Route
 from dragoman.gateway.endpoint import parse
@@ -37,7 +37,7 @@ def route(*listen: str, share: str = "auto") -> Route:
 def test_sessions_belong_to_their_owner_where_clients_are_authenticated(
     listen: tuple[str, ...], share: str, auth: Auth, authenticated: bool, owned: str
 ) -> None:
-    made = settled(route(*listen, share=share), auth)
+    made = resolve_access(route(*listen, share=share), auth)
     assert (made.authenticated, made.share) == (authenticated, owned)
 
 

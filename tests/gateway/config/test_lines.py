@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tomli
 
-from dragoman.gateway.config.lines import KeyPath, TomlLines, written
+from dragoman.gateway.config.lines import KeyPath, TomlLines, format_key
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.toml"
 
@@ -69,6 +69,6 @@ def test_every_key_of_the_example_is_found_on_its_line() -> None:
 
 
 def test_a_key_path_is_written_with_dots_and_brackets() -> None:
-    assert written(("route", 0, "listen", 1)) == "route[0].listen[1]"
-    assert written(("limits", "heartbeat")) == "limits.heartbeat"
-    assert written(()) == ""
+    assert format_key(("route", 0, "listen", 1)) == "route[0].listen[1]"
+    assert format_key(("limits", "heartbeat")) == "limits.heartbeat"
+    assert format_key(()) == ""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta, Struct
 
-from dragoman.gateway.config.shape import either, faults, nearest
+from dragoman.gateway.config.shape import faults, join_words, nearest
 
 
 class Leaf(Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ def test_a_long_value_is_cut() -> None:
 
 
 def test_words_are_joined_as_in_a_sentence() -> None:
-    assert either(["a", "b", "c"]) == "a, b or c"
-    assert either(["a"]) == "a"
+    assert join_words(["a", "b", "c"]) == "a, b or c"
+    assert join_words(["a"]) == "a"
     assert nearest("helo", ["hello", "world"]) == "did you mean 'hello'?"
     assert nearest("xyz", ["hello", "world"]) == "write one of hello, world"

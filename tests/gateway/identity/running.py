@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 
 from dragoman.gateway.app import App
-from dragoman.gateway.config.access import settled
+from dragoman.gateway.config.access import resolve_access
 from dragoman.gateway.config.model import Auth, Config, Limits, Route
 from dragoman.gateway.demo.backend import demo_backend
 from dragoman.gateway.endpoint import parse
@@ -32,7 +32,7 @@ async def gateway(
     """Run a gateway in front of its own demo backend; yield the addresses of its listeners without their dialect."""
     async with serving(demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))) as (backend,):
         route = Route(name="test", listen=tuple(map(parse, listen)), upstream=parse(backend), **options)
-        app = App(Config(routes=(settled(route, auth),), limits=limits, auth=auth, principals=principals or {}))
+        app = App(Config(routes=(resolve_access(route, auth),), limits=limits, auth=auth, principals=principals or {}))
         async with serving(app) as endpoints:
             yield app, [endpoint.partition("+")[2] for endpoint in endpoints]
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 from structlog.testing import capture_logs
 
-from dragoman.gateway.config.access import settled
+from dragoman.gateway.config.access import resolve_access
 from dragoman.gateway.config.model import Auth, Limits
 from tests.gateway.identity.running import ALICE, AUTH, BOB, WS, gateway, shake
 from tests.pairs.gateway import SmoothClient
@@ -128,6 +128,6 @@ async def test_a_reload_that_begins_to_authenticate_disconnects_the_clients_with
     async with gateway(WS, auth=Auth()) as (app, (url,)), SmoothClient.connected(url) as client:
         (link,) = app.links
         (route,) = app.config.routes
-        await app.change_config(structs.replace(app.config, auth=AUTH, routes=(settled(route, AUTH),)))
+        await app.change_config(structs.replace(app.config, auth=AUTH, routes=(resolve_access(route, AUTH),)))
         await client.until(lambda: "this route asks for a credential now" in str(client.frames))
         assert not link.alive

@@ -9,7 +9,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from dragoman.gateway.app import App
-from dragoman.gateway.config.access import settled
+from dragoman.gateway.config.access import resolve_access
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import audit, logs
@@ -36,7 +36,7 @@ async def audited(**options: Any) -> AsyncIterator[tuple[str, Lines]]:
     with capture_logs() as lines:
         async with FakeSmooth.serving() as backend:
             route = Route(name="test", listen=(parse(WS),), upstream=parse(backend.url), **options)
-            app = App(Config(routes=(settled(route, AUTH),), limits=LIMITS, auth=AUTH))
+            app = App(Config(routes=(resolve_access(route, AUTH),), limits=LIMITS, auth=AUTH))
             async with serving(app) as endpoints:
                 yield endpoints[0].partition("+")[2], lines
 
