@@ -19,7 +19,7 @@ from dragoman.gateway.process.private_files import replacing
 from dragoman.gateway.recording.printable import printable_json
 from dragoman.mappings.errors import ConfigError
 
-PIPED = 240  # columns of a table that no terminal shows
+WIDTH = 240  # columns of a table. A terminal wraps longer lines; folded columns would break ids that users copy
 
 
 def print_json(value: object) -> None:
@@ -33,15 +33,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> No
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=PIPED)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_shown(row[column])) for column in columns))
-    console.print(table)
+    Console(highlight=False, width=WIDTH).print(table)
 
 
 def _shown(value: Any) -> str:
