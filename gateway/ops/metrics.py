@@ -225,7 +225,7 @@ def _of_recordings(gateway: App) -> Iterator[Metric]:
     yield _gauge("recording_behind_bytes", "Bytes of recordings that wait for the disk.", writer.backlog)
     failed = counters["recordings_failed"]
     yield _counter("recording_failures", "Files of recordings that could not be written.", failed)
-    lost = counters["recording_lines_lost"]
+    lost = counters["recording_items_lost"]
     yield _counter("recording_lost_items", "Frames, events and commands that are not recorded.", lost)
     redacted = counters["secrets_redacted"]
     yield _counter("recording_redacted", "Secrets that were left out of recordings.", redacted)

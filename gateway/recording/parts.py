@@ -189,4 +189,4 @@ class RecordingParts:
 
     def _lose(self, count: int) -> None:
         self._lost += count
-        self._recordings.ledger.counters["recording_lines_lost"] += count
+        self._recordings.ledger.counters["recording_items_lost"] += count

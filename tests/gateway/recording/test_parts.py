@@ -136,7 +136,7 @@ def test_a_full_disk_is_logged_once_counted_and_tried_again_later(harness: Recor
     assert "is not recorded" in said["event"]
     assert "No space left" in said["cause"]
     assert harness.ledger.counters["recordings_failed"] == 1
-    assert harness.ledger.counters["recording_lines_lost"] == 4
+    assert harness.ledger.counters["recording_items_lost"] == 4
     harness.passes(RETRY)
     harness.happens(TextDelta(text="c"))
     harness.recorder.close()
@@ -186,7 +186,7 @@ def test_the_next_header_counts_items_that_were_lost_twice(harness: RecorderHarn
     harness.recorder.close()
     ((header, _),) = harness.disk.parts()
     assert header.lost == 2
-    assert harness.ledger.counters["recording_lines_lost"] == 2
+    assert harness.ledger.counters["recording_items_lost"] == 2
 
 
 def test_a_header_does_not_repeat_the_lost_items_of_the_part_before(harness: RecorderHarness) -> None:

@@ -221,7 +221,7 @@ async def test_with_an_unusable_disk_traffic_goes_on_and_failures_are_counted(tm
         async with asyncio.timeout(10):
             while not app.ledger.counters["recordings_failed"]:
                 await turn_of_the_loop()
-    assert app.ledger.counters["recording_lines_lost"] > 80
+    assert app.ledger.counters["recording_items_lost"] > 80
 
 
 async def turn_of_the_loop() -> None:
@@ -415,4 +415,4 @@ def test_text_that_redaction_holds_back_is_dropped_and_counted_when_memory_is_sh
     flush(harness)
     assert harness.memory.relieved == 1
     assert harness.memory.used <= 2 * STEP
-    assert harness.ledger.counters["recording_lines_lost"] == 1
+    assert harness.ledger.counters["recording_items_lost"] == 1

@@ -170,7 +170,7 @@ def test_a_recording_stops_if_redaction_fails_in_the_thread(
         harness.passes(1)
         loop.run()
     assert written(harness) == []
-    assert harness.ledger.counters["recording_lines_lost"] == 2
+    assert harness.ledger.counters["recording_items_lost"] == 2
 
 
 def test_a_recording_stops_if_too_much_waits_for_the_thread(
@@ -181,7 +181,7 @@ def test_a_recording_stops_if_too_much_waits_for_the_thread(
         for _ in range(4):
             tell(harness, LARGE)
             harness.passes(1)
-    assert harness.ledger.counters["recording_lines_lost"] == 6
+    assert harness.ledger.counters["recording_items_lost"] == 6
     assert harness.ledger.counters["recordings_failed"] == 1
     assert [entry["cause"] for entry in logs] == ["redaction does not keep up"]
     loop.run()
@@ -195,7 +195,7 @@ def test_text_after_a_stop_for_the_thread_is_written_in_time(
         harness.happens(TextDelta(text=LARGE))
         harness.passes(WINDOW)
         harness.passes(FLUSH)
-    assert harness.ledger.counters["recording_lines_lost"] == 1
+    assert harness.ledger.counters["recording_items_lost"] == 1
     harness.passes(RETRY)
     harness.happens(TextDelta(text="a piece"))
     for _ in range(2):  # the piece is held back for a window
