@@ -15,7 +15,7 @@ flag            an asyncio.Event of fewer bytes
 hops            counts the gateways that a connection came through
 lookup          looks up the addresses of hosts, in threads
 resolver        passes these addresses to aiohttp
-host_names      checks the names in HTTP requests, and tells loopback addresses
+host_names      checks the names in HTTP requests, and recognises loopback addresses
 """
 
 if __name__ != "dragoman.adapters":  # a second copy of each module would exist beside the installed one

@@ -12,7 +12,7 @@ _CONFIRMED = struct.Struct("=120xQ")  # tcpi_bytes_acked of struct tcp_info (lin
 
 
 def count_unread(descriptor: int) -> int:
-    """Return the number of sent bytes that the peer's system has not confirmed; 0 if the system does not tell."""
+    """Return the number of sent bytes that the peer's system has not confirmed; 0 if that is unknown."""
     try:
         (unread,) = _SIZE.unpack(fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(_SIZE.size)))
     except OSError:
@@ -21,7 +21,7 @@ def count_unread(descriptor: int) -> int:
 
 
 def count_confirmed(descriptor: int) -> int:
-    """Return the number of sent bytes that the peer's system has confirmed so far; 0 if the system does not tell."""
+    """Return the number of sent bytes that the peer's system has confirmed so far; 0 if that is unknown."""
     try:
         with socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as connection:
             (confirmed,) = _CONFIRMED.unpack(

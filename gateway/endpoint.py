@@ -94,7 +94,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_local_users(self) -> bool:
-        """True if the kernel tells which user each client of a listener is: at a Unix socket, and on stdio."""
+        """True if the kernel reports the user of each client of a listener: at a Unix socket, and on stdio."""
         return self.is_socket or self.transport == "name" or self.is_command or self.is_pod_directory
 
     @property

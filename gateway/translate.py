@@ -110,7 +110,7 @@ class _Writer:
         return ""
 
     def render(self, burst: Burst[Any]) -> Iterator[tuple[Sequence[Any], Rendered]]:
-        """Yield the target's messages for a burst, with the items that they tell."""
+        """Yield the target's messages for a burst, with the items that they express."""
         yield burst.items, self._writing.write(burst)
 
     def write(self, step: Step[Any], out: Out) -> list[Loss]:

@@ -225,7 +225,7 @@ class Translator(ABC, Generic[Heard, Said]):
         """Set the limit of queued inputs; `count` is called with each change of the queued bytes."""
 
     def note_backend(self, backend: Dialect) -> None:
-        """Note the dialect of the backend of this client's route, for a dialect that tells clients what it can do."""
+        """Note the dialect of the backend of this client's route: the capabilities that we report may depend on it."""
 
     def opened(self) -> Step[Heard]:
         """Return the frames to send when the link opens."""
@@ -264,7 +264,7 @@ class Translator(ABC, Generic[Heard, Said]):
         return False
 
     def is_waiting(self) -> bool:
-        """Return True if the peer has not answered each of our requests; a dialect that never tells returns False."""
+        """Return True if the peer has not answered each of our requests; a dialect that cannot know returns False."""
         return False
 
     def serves_others(self) -> bool:

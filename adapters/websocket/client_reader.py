@@ -182,5 +182,5 @@ class FrameCounter:
 
 
 def _header_size(second: int) -> int:
-    """Return the size of a masked frame's header, which its second byte tells."""
+    """Return the size of a masked frame's header, which its second byte determines."""
     return 6 + {126: 2, 127: 8}.get(second & 0x7F, 0)

@@ -1,4 +1,4 @@
-"""The checks of a request to a WebSocket listener, and the facts that it tells of its peer.
+"""The checks of a request to a WebSocket listener, and the facts that it contains about its peer.
 
 The check refuses any request but a handshake with one line of text that says what would be right. A web page may open a
 WebSocket to 127.0.0.1, and its browser sends the page's origin. An Origin that is neither loopback nor allowed by name

@@ -30,7 +30,7 @@ TOLD = 16  # refused connections that may wait for their status 503 at one time:
 
 
 class _Accepted(asyncio.Protocol):
-    """The first protocol of a connection: it tells the listener of the accept, which comes before TLS."""
+    """The first protocol of a connection: it reports the accept, which comes before TLS, to the listener."""
 
     def __init__(self, accepted: Callable[[asyncio.Transport], None]) -> None:
         self._accepted = accepted

@@ -354,7 +354,7 @@ class WebSocketTransport(Inbound):
 
 
 def _close_reason(code: int, words: str | None) -> str:
-    """Return the code and the words of a close frame; "" if they tell no error."""
+    """Return the code and the words of a close frame; "" if they report no error."""
     return "" if code <= WSCloseCode.OK else f"closed with code {code}" + (f", {words}" if words else "")
 
 

@@ -137,7 +137,7 @@ def _peer(connection: socket.socket) -> object:
 
 
 def _stalled(connection: socket.socket, known: Subscriber, now: float, deadline: float) -> bool:
-    """Return True if the peer has read nothing for `deadline` seconds, as far as the system can tell."""
+    """Return True if the peer has read nothing for `deadline` seconds, as far as the system reports it."""
     queue = count_unread(connection.fileno())
     if queue == 0 or queue != known.queue:
         known.queue, known.since = queue, now

@@ -351,7 +351,7 @@ def _is_done(item: Event) -> TypeGuard[SessionOpened | Reply]:
 
 
 def _is_open_again(bursts: Sequence[Burst[Event]]) -> bool:
-    """Return True if these events tell that a new connection has the conversation open."""
+    """Return True if these events show that a new connection has the conversation open."""
     return any(isinstance(item, SessionOpened) and not item.request for burst in bursts for item in burst.items)
 
 

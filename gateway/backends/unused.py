@@ -1,8 +1,8 @@
 """Sessions of a backend that no client uses: their list rows, and those that events of the backend have created.
 
 A pando names its sessions once for each connection, and never again. It may have thousands of them. So its list makes
-no session: each row is kept, like that of a session that the gateway has forgotten. Clients see all of them in lists.
-A session is made when a client names it, or when the backend tells something of it.
+no session: each row is kept, like that of a session that the gateway has forgotten. Clients see all of them in lists. A
+session is made when a client names it, or when the backend reports something of it.
 
 A backend may announce any number of sessions. At most ANNOUNCED_MAX of them are kept: with one more, the first is
 forgotten. Its row stays in lists, and it is made again with the next event or client that names it.

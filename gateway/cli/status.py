@@ -1,4 +1,4 @@
-"""`dragoman status`: tell whether a running gateway is ready, and what its routes do."""
+"""`dragoman status`: show whether a running gateway is ready, and what its routes do."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _authenticated(listen: Collection[Endpoint], share: str, roles: Any, auth: A
 
 
 def share_faults(listen: Endpoints, share: Any, roles: Any, auth: Auth) -> Iterator[Found]:
-    """Yield the key of each listener that cannot tell apart the owners of sessions, and what to write instead."""
+    """Yield the key of each listener that cannot distinguish the owners of sessions, and what to write instead."""
     owned = share == "owner" or (share in (None, "auto") and _authenticated(listen.values(), "auto", roles, auth))
     for key, endpoint in listen.items():
         if not owned or names_clients(endpoint, auth):

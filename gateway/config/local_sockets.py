@@ -26,7 +26,7 @@ ROWS_MAX = 512  # rows that are read, of which there may be thousands
 
 
 def find_local_server(endpoint: Endpoint, tables: Path = TABLES) -> bool | None:
-    """Return whether a server listens at a Unix socket or a loopback port; None if the tables do not tell."""
+    """Return whether a server listens at a Unix socket or a loopback port; None if the tables do not show it."""
     try:
         if endpoint.is_socket:
             return _has_unix_socket(endpoint.address, tables)

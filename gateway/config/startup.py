@@ -143,7 +143,7 @@ async def _why_unreachable(endpoint: Endpoint, limits: Limits, spawner: Spawner,
 
 
 def _may_listen(pods: Pods) -> bool:
-    """Return False if no pod of the directory listens, as the system tells without a connection."""
+    """Return False if no pod of the directory listens; the system reports that without a connection."""
     return any(find_local_server(pods.endpoint(name)) is not False for name in pods.list_names())
 
 

@@ -37,7 +37,7 @@ log = structlog.get_logger("dragoman.identity")
 
 
 def names_clients(endpoint: Endpoint, auth: Auth) -> bool:
-    """Return True if a listener at this endpoint can tell its clients apart."""
+    """Return True if a listener at this endpoint can distinguish its clients."""
     if endpoint.is_web_socket:
         return bool(auth.tokens or auth.jwt.is_used or endpoint.option("client_ca"))
     return endpoint.is_of_local_users
@@ -130,7 +130,7 @@ class ListenerIdentity:
         self.authenticated = authenticator is not None
 
     def accept_as(self, facts: PeerFacts) -> Accept:
-        """Return a function that accepts the transport of a connected peer, or tells the peer why it is refused."""
+        """Return a function that accepts the transport of a connected peer, or sends the reason for a refusal."""
         named = self._identify(facts)
         if isinstance(named, Refusal):
             self._count(facts, named)

@@ -1,4 +1,4 @@
-"""Logs, counters and traces, which tell an operator the state of the gateway and its losses.
+"""Logs, counters and traces, which show an operator the state of the gateway and its losses.
 
 The metrics for Prometheus are in gateway/ops/metrics.py.
 

@@ -387,7 +387,7 @@ _HEADER = msgspec.json.Decoder(Header)
 
 
 class _Stamp(Struct):
-    """The keys of a line that tell whether the rest of it can be decoded."""
+    """The keys of a line that show whether the rest of it can be decoded."""
 
     format: str = ""
     version: int = 0

@@ -93,7 +93,7 @@ class LiveBackend(AskingBackend):
         return structs.replace(self._session.state, backend_ids=self._ids)
 
     def connected(self) -> None:
-        """Do nothing: the connection of a live backend tells the session no state."""
+        """Do nothing: the connection of a live backend reports no state to the session."""
 
     def receive(self, bursts: list[Burst[Event]]) -> None:
         for burst in bursts:

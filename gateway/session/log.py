@@ -49,7 +49,7 @@ _CONTENT_FIELD = {TextDelta: "text", ReasoningDelta: "text", ToolOutputDelta: "t
 
 
 class LogEntry(Struct, kw_only=True):
-    """A batch of the log with its weight. For a merged run of pieces `ends` tells where the text of each seq ends."""
+    """A batch of the log with its weight. For a merged run of pieces `ends` has the end of the text of each seq."""
 
     batch: Batch
     weight: int

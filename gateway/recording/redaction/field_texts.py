@@ -30,7 +30,7 @@ CLOCKS = ("timestamp", "_at", "At")
 """
 
 CALLS = frozenset(("id", "call", "call_id", "callId", "tool_call_id", "toolCallId", "item_id"))
-"""Keys that tell apart the texts of calls that run at the same time."""
+"""Keys that distinguish the texts of calls that run at the same time."""
 
 KINDS = frozenset(("type", "event", "topic"))
 """Keys whose value is the kind of a frame."""

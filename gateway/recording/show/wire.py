@@ -84,7 +84,7 @@ def folded(lines: Sequence[Line]) -> list[list[Line]]:
 
 
 def label_of(line: Line) -> str:
-    """Return the type of an event, a command or a frame, "" if a frame does not tell it."""
+    """Return the type of an event, a command or a frame, "" if a frame does not name it."""
     if not isinstance(line, FrameLine):
         return tag_of(line.item)
     text = line.text if line.parts is None else next((part.text for part in reversed(line.parts) if part.text), None)
@@ -99,7 +99,7 @@ def label_of(line: Line) -> str:
 
 
 class _FrameTags(Struct):
-    """The keys of a frame that tell its type, in any dialect."""
+    """The keys of a frame that name its type, in any dialect."""
 
     event: object = None
     type: object = None

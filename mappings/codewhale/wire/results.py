@@ -188,7 +188,7 @@ class Snapshot(Struct, frozen=True, gc=False):
 
 
 class ItemMetadata(Struct, frozen=True, gc=False):
-    """The members of an item's metadata that tell a tool call, its result, or an input that no user has typed."""
+    """The members of an item's metadata that mark a tool call, its result, or an input that no user has typed."""
 
     tool_use_id: str = ""
     tool_name: str = ""
