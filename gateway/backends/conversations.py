@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from dragoman.adapters.base import do_nothing
 from dragoman.gateway.backends.catalog import BackendCatalog
 from dragoman.gateway.backends.history_loader import HistoryLoader
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.ingress import LATEST, NEW
-from dragoman.gateway.link import Link
+from dragoman.gateway.link import Link, postponed
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions, join_session
@@ -101,14 +100,13 @@ class ConversationsKind(ReplayedKind):
         if is_own_name or self.listed(command.session) or catalog is None:
             self._ask(link, command, next_command)
             return
-        note = link.tap.postpone() if link.tap is not None else do_nothing
 
-        def go_on(_rows: Rows) -> None:
-            note()
+        def act() -> None:
             if link.alive:
                 self._ask(link, command, next_command)
 
-        catalog.ask(True, go_on)
+        act_later = postponed(link, act)
+        catalog.ask(True, lambda _rows: act_later())
 
     def _listable(self) -> BackendCatalog | None:
         """Return the backend's store; None if it cannot be listed, or may hold sessions of other principals."""

@@ -23,7 +23,7 @@ from msgspec import UNSET, Raw, Struct, structs
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend, not_found
 from dragoman.gateway.ingress import LATEST, NEW
-from dragoman.gateway.link import Link
+from dragoman.gateway.link import Link, postponed
 from dragoman.gateway.pods.index import SLICE, KnownPods, PodIndex
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
@@ -130,7 +130,7 @@ class PodsKind(BackendKind):
         services = self._services
         if self._waiting[link.id] >= services.limits.pending_commands:
             return False
-        self._queue.append(WaitingAction(link, command, action))
+        self._queue.append(WaitingAction(link, command, postponed(link, action)))
         self._waiting[link.id] += 1
         if len(self._queue) == 1:
             _ = services.start_task(self._serve(), f"{self._sessions.route.name}:pods")

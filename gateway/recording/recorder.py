@@ -187,15 +187,19 @@ class Tap:
         self.call.session, self.call.on_acting = None, self.record_in
         self._command = command
 
-    def postpone(self) -> Callable[[], None]:
-        """Take back the received frames and their command, which wait. Return what notes them again."""
+    def postpone(self, act: Callable[[], object]) -> Callable[[], None]:
+        """Take back the received frames and their command. Return a call of `act` that is a step of them, for later."""
         frames, command = self._take()
 
-        def note() -> None:
+        def act_later() -> None:
+            before = self.call.session
             self.call.session, self.call.on_acting = None, self.record_in
             self._frames, self._command = frames, command
+            act()
+            self._settle()
+            self.call.session = before
 
-        return note
+        return act_later
 
     def _take(self) -> tuple[Sequence[Frame], Command | None]:
         frames, self._frames = self._frames, ()

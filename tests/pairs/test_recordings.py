@@ -6,6 +6,7 @@ import os
 import threading
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -17,6 +18,10 @@ from dragoman.gateway.recording.show.compare import turns
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.dialect import Parts
+from tests.conformance.fake_pod import FakePod
+from tests.gateway.pod_messages import delta, say
+from tests.gateway.test_calls import tokens
+from tests.pairs.gateway import SmoothClient
 from tests.pairs.recorded import live_demo, record, served
 from tests.pairs.table import PAIRS
 from tests.pairs.turn_clients import join
@@ -65,6 +70,32 @@ async def test_the_recording_of_a_pair_holds_the_frames_of_both_sides(
     assert all(told)  # the backend's own words, in frames that stand in this session's file
     assert {frame.dialect for frame in before(lines, len(lines), "receive", up=True)} == {backend}
     assert {frame.dialect for frame in before(lines, len(lines), "receive", up=False)} == {client}
+
+
+async def test_a_frame_that_waits_for_a_pod_is_recorded_in_the_session_that_it_reaches_and_in_no_other(
+    tmp_path: Path,
+) -> None:
+    for name in ("atlas", "hermes"):
+        (tmp_path / "pods" / name).mkdir(parents=True)
+    atlas, hermes = (tmp_path / "pods" / name / "sock" for name in ("atlas", "hermes"))
+    async with (
+        FakePod.serving(atlas) as pod,
+        FakePod.serving(hermes),
+        served("smooth", parse(f"pod+dir:{tmp_path}/pods"), tmp_path / "gateway", tmp_path / "kept") as url,
+        SmoothClient.connected(url) as client,
+    ):
+        await client.say("hold")
+        await pod.holds()
+        async with SmoothClient.connected(url) as other:
+            await other.ask({"action": "send_message", "sessionId": str(uuid4()), "message": "for nobody"})
+            await pod.say(say("turn_start", turn=0), delta("Well."))
+            await client.until(lambda: tokens(client) == 1)
+    kept = [list(open_recording(path).lines()) for path in (tmp_path / "kept").iterdir()]
+    assert len(kept) == 2
+    for lines in kept:
+        assert isinstance(lines[0], FrameLine)
+        assert has_text(lines[0], "create_conversation_session")
+        assert not any("for nobody" in str(line) for line in lines)
 
 
 async def test_recordings_are_written_synced_and_compressed_by_a_thread(

@@ -50,7 +50,7 @@ def link(name: str = "a") -> Any:
     ended: list[CloseReason] = []
     smooth = registry.dialect("smooth")
     fields = {"principal": "ann", "id": name, "alive": True, "dialect": smooth, "ended": ended, "end": ended.append}
-    return SimpleNamespace(**fields, ingress=Ingress(), attaches=True)
+    return SimpleNamespace(**fields, ingress=Ingress(), attaches=True, tap=None)
 
 
 LINK = link()

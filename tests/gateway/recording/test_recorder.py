@@ -223,12 +223,11 @@ def test_a_postponed_frame_is_recorded_in_the_session_that_its_command_reaches_l
 
     def wait() -> None:
         stage.client.note_command(SubmitInput(segments=()))
-        postponed.append(stage.client.postpone())
+        postponed.append(stage.client.postpone(stage.a.enter))
 
     stage.sends(stage.client, "go", wait)
     up.begin_step([b"list"])
     postponed[0]()
-    stage.a.leave(stage.a.enter())
     up.end_step()
     stage.sends(up, "delta", lambda: happens(stage.b))
     stage.client.record_frames([b"accepted"])
@@ -236,6 +235,24 @@ def test_a_postponed_frame_is_recorded_in_the_session_that_its_command_reaches_l
         "a": ["smooth-1 > go", "smooth-1: SubmitInput", "smooth-1 < accepted"],
         "b": ["up > list", "up > delta", "log: TextDelta"],
     }
+
+
+def test_a_postponed_frame_that_reaches_no_session_is_not_recorded_in_the_one_that_acts_next(
+    stage: RecorderStage,
+) -> None:
+    """Its client has left meanwhile, or is refused."""
+    up, postponed = stage.recorder.upstream(POD, "b"), []
+
+    def wait() -> None:
+        stage.client.note_command(SubmitInput(segments=()))
+        postponed.append(stage.client.postpone(lambda: None))
+
+    stage.sends(stage.client, "go", wait)
+    up.begin_step([b"list"])
+    postponed[0]()
+    happens(stage.b)
+    up.end_step()
+    assert stage.told() == {"b": ["up > list", "log: TextDelta"]}
 
 
 def test_a_reply_is_recorded_with_its_link(stage: RecorderStage) -> None:
