@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 
 import structlog
 
@@ -174,9 +173,9 @@ class CommandLimits:
         if size <= self.unchecked:
             return frame
         if self._count is None:
-            if size > self._size and size - sum(map(self._large_part, parts)) > self._size:
+            if size > self._size and size - self._large_part(parts[-1]) > self._size:  # the last part is the command
                 return Oversize(size=size, limit=self._size, name="max_command", head=parts[-1][:HEAD])
-            self._count = chain.from_iterable(count_values(part, self._values) for part in parts)
+            self._count = count_values(parts[-1], self._values)
         checked: Frame | None
         try:
             checked = next(self._count, frame)

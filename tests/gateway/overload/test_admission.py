@@ -201,6 +201,14 @@ def test_the_values_of_a_large_frame_are_counted_in_slices() -> None:
     assert isinstance(limits.check(frame), Oversize)
 
 
+def test_only_the_part_of_a_call_that_is_read_may_be_long() -> None:
+    write = b'{"method":"db.write","params":{"content":"' + b"x" * 20_000 + b'"}}'
+    assert checked(call := Parts("rpc", b"me", (b"", write)), "pando") is call
+    refused = checked(Parts("rpc", b"me", (b"", write, write)), "pando")
+    assert isinstance(refused, Oversize)
+    assert (refused.size, refused.name) == (2 * len(write), "max_command")
+
+
 def test_an_attachment_does_not_make_room_for_more_values() -> None:
     frame = b'{"action":"send_message","images":[' + b"0," * 9_000 + b"0]}"
     refused = checked(frame)
