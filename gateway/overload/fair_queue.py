@@ -73,6 +73,10 @@ class Waiting(Protocol):
     given: int
 
     @property
+    def has_read(self) -> bool:
+        """Return True for a link that has not acted on a large frame that its translator has read."""
+
+    @property
     def waiting(self) -> int:
         """Return the number of pieces that wait."""
 
@@ -98,7 +102,8 @@ class VirtualTime:
     A link that was away, or is new, cannot save up turns, because it starts at most one quantum behind the clock. What
     it is given counts twice until it has caught up: links that come later start as far behind. A turn is at most a
     quantum, but a larger frame counts with its size: small frames do not wait for one large frame of each other link.
-    Links with short turns are kept apart, because a part of each step is for them.
+    Links with short turns are kept apart, because a part of each step is for them. Of the others, a link that has read
+    a large frame is next: what many links had read at once would be memory that no meter counts.
 
     Round robin with deficits (Shreedhar and Varghese, 1995) would need no heap and no clock. But its rounds are long if
     frames are larger than a quantum, and a frame may be as large as 256 of them.
@@ -118,6 +123,9 @@ class VirtualTime:
         """Add a link, which waits from now on."""
         self.count += 1
         link.given = max(link.given, self._clock - QUANTUM)
+        if link.has_read:
+            heappush(self._long, (0, next(self._numbers), link))
+            return
         expected = link.expected
         turn = min(link.waiting * expected, max(expected, QUANTUM))
         heappush(self._short if turn <= QUICK else self._long, (link.given + turn, next(self._numbers), link))
@@ -239,6 +247,8 @@ class Crowd:
 
     __slots__ = ("_pieces", "_queue", "expected", "given")
 
+    has_read = False
+
     def __init__(self, queue: FairQueue, expected: int) -> None:
         self.expected = expected
         self.given = 0
@@ -290,6 +300,7 @@ class Turns:
         "_resume",
         "_waits",
         "given",
+        "has_read",
         "piece",
         "usual",
         "waiting",
@@ -308,6 +319,8 @@ class Turns:
         self._check = check
         self.given = 0
         """Work (units) that the link was given while others waited."""
+        self.has_read = False
+        """True while the link has not acted on a large frame that its translator has read."""
         self.usual = each if check is None else QUANTUM
         """Work (units) that a turn of the link is expected to take; its link notes what a client's last one took."""
         self.piece = PIECE if check is None else 1
@@ -400,6 +413,8 @@ class SlicedWork:
     """
 
     __slots__ = ("_fail", "_pieces", "_queue", "_running", "expected", "given", "waiting")
+
+    has_read = False
 
     def __init__(self, queue: FairQueue, fail: Callable[[Exception], None], expected: int = FRAME) -> None:
         self.expected = expected

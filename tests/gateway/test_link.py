@@ -26,7 +26,8 @@ from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Loss, Step, Translator
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.smooth import DIALECT
-from tests.gateway.in_memory import ManualClock
+from tests.gateway.in_memory import ManualClock, in_memory_gateway
+from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
 from tests.services import services
@@ -718,6 +719,21 @@ async def test_a_large_frame_of_a_backend_is_read_in_one_step_and_acted_on_in_a_
         assert made.heard == said
         assert len(read) == 3
         assert all(at < later for at, later in zip(read, acted, strict=True))
+
+
+async def test_a_link_acts_on_a_large_frame_before_others_read_theirs() -> None:
+    """What a translator has read takes up to four times the memory of the frame, and no meter counts it."""
+    image = {"url": "data:image/png;base64," + "A" * (2 * LARGE)}
+    async with in_memory_gateway() as made:
+        clients = [made.join(f"client {number}") for number in range(5)]
+        await settle()
+        for client in clients:
+            client.sends(ask("send_message", "r", message="Look!", images=[image]))
+        most = 0
+        while not all(client.frames() for client in clients):
+            most = max(most, sum(client.link.intake.ahead is not None for client in clients))
+            await asyncio.sleep(0)
+        assert most == 1
 
 
 async def test_a_large_frame_that_was_read_is_dropped_with_its_link() -> None:

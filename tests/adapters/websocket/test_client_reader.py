@@ -151,6 +151,7 @@ class Flood:
 
     expected = QUANTUM
     given = 0
+    has_read = False
     waiting = 100
 
     def __init__(self, queue: FairQueue) -> None:

@@ -278,7 +278,7 @@ def test_a_backend_that_floods_does_not_come_before_a_client() -> None:
 class CountedWork:
     """A piece of work that waits for its turn, and takes `units`, of which `unassigned` count for no link."""
 
-    expected = FRAME
+    expected, has_read = FRAME, False
 
     def __init__(self, queue: FairQueue, units: int, unassigned: int = 0) -> None:
         self._budget, self._units, self._unassigned = queue.budget, units, unassigned
