@@ -5,7 +5,7 @@ The transport passes the frames of a read to the sink, and keeps those that were
     over        the link has ended: frames are counted as lost
     crowded     a client has many answers to read: none is taken now
     checked     a client's message above its limits becomes Oversize, so that it gets its dialect's own error
-    text        a lone further piece of the text that streams goes straight to its session, as waiting costs more
+    text        a few further pieces of the text that streams go straight to its session, as waiting costs more
     in turn     no room is left in this step: the others wait for their turn
     large       a large frame: the translator reads it now, and the link acts on it in a later step
     the rest    the translator reads it, and the link acts on the step, as much at once as the step has room for
@@ -136,18 +136,27 @@ class FrameIntake:
         if self.is_limited and self._outbox.crowded:  # the client has many answers to read
             return 0
         given, budget, tap = len(frames), self._budget, self._tap
-        size = taken = 0
-        if given == 1 and type(frame := frames[0]) in WHOLE:
-            size = len(frame) if type(frame) is bytes else memory(frame)
-            add_text = self._add_text
-            if add_text is not None and size <= TEXT_MAX and budget.left > -TEXT_DEBT:
+        taken = 0
+        add_text = self._add_text
+        if add_text is not None and 0 < given <= FEW:
+            for frame in frames:
+                size = len(frame) if type(frame) is bytes else memory(frame)
+                if size > TEXT_MAX or budget.left <= -TEXT_DEBT or type(frame) not in WHOLE:
+                    break
                 if tap is not None:
                     tap.call.reading = frame  # no call: for each token
-                if self._read_text(frame, add_text):
-                    budget.left -= EVENT + size
-                    if budget.left < 0:
-                        self._queue.spend(0)  # or the next frame would wait although no other link does
-                    return 1
+                if not self._read_text(frame, add_text):
+                    break
+                budget.left -= EVENT + size
+                taken += 1
+            if taken and budget.left < 0:
+                self._queue.spend(0)  # or the next frame would wait although no other link does
+            if taken == given:
+                return taken
+            frames = frames[taken:]
+        size = 0
+        if len(frames) == 1 and type(frame := frames[0]) in WHOLE:
+            size = len(frame) if type(frame) is bytes else memory(frame)
         before, debt = budget.left, 0 if self.is_limited else STEP
         if self.ahead is not None:
             if frames[0] is not self._read:  # it came by the other connection to a pando: it waits for its turn
@@ -160,10 +169,10 @@ class FrameIntake:
         elif 0 < size <= self._unchecked and before > budget.turn_end - debt:
             budget.left -= self._each + size
         elif not (frames := self.turns.admit(frames)):
-            return 0
+            return taken
         if before - budget.left > LARGE and self.ahead is None and len(frames) == 1 and type(frames[0]) in WHOLE:
             self._read_ahead(frames)
-            return 0
+            return taken
         for some in (frames,) if given <= self.turns.piece else self.turns.pieces(frames):
             self.heard = self.heard or self._understands(some)
             if tap is None:
@@ -208,7 +217,7 @@ class FrameIntake:
             tap.end_step()
 
     def stream_text(self, block: StreamedBlock | None) -> None:
-        """Pass lone further pieces of text directly to this block, which has just grown; with None, stop that."""
+        """Give further pieces to this block, of which the peer has just sent some; None ends that."""
         read = self._text_reader(block.delta) if block is not None else None
         self._add_text = block.add_text if block is not None and read is not None else None
         self._read_text = read or _read_nothing

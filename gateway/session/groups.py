@@ -29,12 +29,12 @@ class Groups:
 
     @property
     def streamed(self) -> StreamedBlock | None:
-        """Return the block that streams, if the last event was a lone piece of it."""
+        """Return the block that streams, if the last events were a few pieces of it."""
         text = self.text
         return text if text is not None and text.open else None
 
     def open_text(self, turn: OpenTurn, delta: DeltaType) -> None:
-        """Stream the block whose piece was just delivered, if each group's projection has a fast writer."""
+        """Stream the block whose pieces were just delivered, if each group's projection has a fast writer."""
         targets, ledger = [], self._context.services.ledger
         for group in self.by_key.values():
             write = group.projection.text_writer(delta)

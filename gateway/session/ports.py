@@ -116,7 +116,7 @@ class BackendEvents(Protocol):
     """The calls that a backend makes to its session."""
 
     def receive(self, bursts: list[Burst[Event]]) -> StreamedBlock | None:
-        """Handle events of the backend. If they are a lone piece of a block, return the block, for further pieces."""
+        """Handle events of the backend. If they are a few pieces of a block, return the block, for further pieces."""
 
     @property
     def state(self) -> SessionState:

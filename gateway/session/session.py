@@ -19,6 +19,7 @@ from msgspec import Struct, field, structs
 from dragoman.adapters.base import CloseReason, do_nothing
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.observability import audit
+from dragoman.gateway.overload.fair_queue import FEW
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment, DeliveryContext
 from dragoman.gateway.session.commands import ADDRESSED, Commands, split_answers
@@ -171,7 +172,7 @@ class Session:
     # -- the backend -----------------------------------------------------------------------------------
 
     def receive(self, bursts: Sequence[Burst[Event]]) -> StreamedBlock | None:
-        """Normalise, log and deliver events of the backend. After a lone piece of a block, return the block."""
+        """Normalise, log and deliver events of the backend. After a few pieces of a block, return the block."""
         now = self._services.clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
@@ -213,7 +214,7 @@ class Session:
         self.delivery.deliver(batch, opened=False, ended=False, plain=True)
         if self.log.turn_weight > self._services.limits.transcript_max:
             self._end_endless(at)
-        elif len(events) == 1:
+        elif len(events) <= FEW:
             self.delivery.groups.open_text(turn, delta)
         return True
 

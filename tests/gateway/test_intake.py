@@ -12,7 +12,7 @@ from dragoman.gateway.intake import LARGE, TEXT_DEBT, TEXT_MAX, FrameIntake
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.log_throttle import FaultLog
 from dragoman.gateway.outbox import Outbox
-from dragoman.gateway.overload.fair_queue import STEP, FairQueue
+from dragoman.gateway.overload.fair_queue import FEW, STEP, FairQueue
 from dragoman.gateway.peer import Peer
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.dialect import Burst, DeltaType, Frame, Step, TextReader, TextSink, Translator
@@ -89,14 +89,32 @@ def test_frames_of_a_client_with_many_answers_to_read_stay_in_the_transport() ->
     assert received.sink([b"a"]) == 1
 
 
-def test_only_a_lone_piece_of_text_goes_straight_to_its_session() -> None:
+def test_a_few_pieces_of_text_go_straight_to_their_session() -> None:
     received = Received()
     received.intake.stream_text(received)
     assert (received.sink([b"+Hel"]), received.sink([b"+l", b"+o"]), received.sink([b"end"])) == (1, 2, 1)
-    assert (received.texts, received.items) == (["Hel"], [b"+l", b"+o", b"end"])
+    assert (received.texts, received.items) == (["Hel", "l", "o"], [b"end"])
+    many = [b"+x"] * (FEW + 1)
+    assert received.sink(many) == len(many)
     received.intake.stream_text(None)
     received.sink([b"+more"])
-    assert received.texts == ["Hel"]
+    assert (received.texts, received.items) == (["Hel", "l", "o"], [b"end", *many, b"+more"])
+
+
+def test_the_frames_after_pieces_of_text_in_a_read_take_the_general_path_in_their_turn() -> None:
+    received = Received()
+    received.intake.stream_text(received)
+    assert received.sink([b"+Hel", b"+lo", b"end", b"+more"]) == 4
+    assert (received.texts, received.items) == (["Hel", "lo"], [b"end", b"+more"])
+    received.queue.budget.left = -STEP
+    assert received.sink([b"+again", b"end"]) == 1
+    assert (received.texts[-1], received.items[-1]) == ("again", b"+more")
+
+
+def test_data_that_the_transport_must_split_first_waits_for_a_turn_while_text_streams() -> None:
+    received = Received()
+    received.intake.stream_text(received)
+    assert (received.sink([]), received.intake.turns.waiting) == (0, 1)
 
 
 def test_a_lone_piece_of_text_does_not_wait_although_the_step_is_full() -> None:
