@@ -194,16 +194,15 @@ class FrameIntake:
         The link acts on it when the transport passes it again. Frames that come meanwhile wait behind it.
         """
         step = self.ahead = self._receive_now(frames)
-        self._read, self.turns.has_read = frames[0], True
+        self._read = frames[0]
         self.stream_text(None)
 
         def receive(_frames: Sequence[Frame]) -> Step[Any]:
             self._receive, self.ahead, self._read = self._receive_now, None, None
-            self.turns.has_read = False
             return step
 
         self._receive = receive
-        self.turns.wait(frames)
+        self.turns.wait(frames, has_read=True)
 
     def _receive_recorded(self, tap: Tap, frames: Sequence[Frame]) -> None:
         """Receive frames, and note for the recording what they lead to."""

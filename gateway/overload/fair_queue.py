@@ -320,7 +320,7 @@ class Turns:
         self.given = 0
         """Work (units) that the link was given while others waited."""
         self.has_read = False
-        """True while the link has not acted on a large frame that its translator has read."""
+        """True until the next turn if the translator has read a large frame on which the link acts then."""
         self.usual = each if check is None else QUANTUM
         """Work (units) that a turn of the link is expected to take; its link notes what a client's last one took."""
         self.piece = PIECE if check is None else 1
@@ -358,8 +358,9 @@ class Turns:
             self._first = STEP
         return checked
 
-    def wait(self, frames: Sequence[Frame]) -> None:
+    def wait(self, frames: Sequence[Frame], *, has_read: bool = False) -> None:
         """Wait for a turn with these frames. Without frames, the transport has data that it must split first."""
+        self.has_read = self.has_read or has_read
         self.waiting += len(frames) or 1
         self._first = self._expect(frames[0]) if frames else 0
         if not self._waits:
@@ -392,7 +393,7 @@ class Turns:
 
     def take(self) -> None:
         """Act on waiting frames until the turn of this link is used up."""
-        self.waiting = 0
+        self.waiting, self.has_read = 0, False
         if self._queue.is_closed and self._check is not None:
             return  # the link still waits, so `stop` shows it the frames
         self._resume()

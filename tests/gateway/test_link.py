@@ -722,7 +722,7 @@ async def test_a_large_frame_of_a_backend_is_read_in_one_step_and_acted_on_in_a_
 
 
 async def test_a_link_acts_on_a_large_frame_before_others_read_theirs() -> None:
-    """What a translator has read takes up to four times the memory of the frame, and no meter counts it."""
+    """No meter counts what a translator has read, which takes up to four times the memory of the frame."""
     image = {"url": "data:image/png;base64," + "A" * (2 * LARGE)}
     async with in_memory_gateway() as made:
         clients = [made.join(f"client {number}") for number in range(5)]
