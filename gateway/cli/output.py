@@ -19,8 +19,6 @@ from dragoman.gateway.process.private_files import replacing
 from dragoman.gateway.recording.printable import printable_json
 from dragoman.mappings.errors import ConfigError
 
-WIDTH = 240  # columns of a table. A terminal wraps longer lines; folded columns would break ids that users copy
-
 
 def print_json(value: object) -> None:
     """Print a value as one line of JSON."""
@@ -28,17 +26,18 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print these columns of the rows on stdout. Control characters are escaped, because peers write titles."""
-    from rich.console import Console  # most commands print no table, and start without it
-    from rich.table import Table
-    from rich.text import Text
+    """Print these columns of the rows on stdout, one line for each row, which a narrow terminal wraps.
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_shown(row[column])) for column in columns))
-    Console(highlight=False, width=WIDTH).print(table)
+    Folded columns would break ids, which users copy. Control characters are escaped, because peers write titles.
+    """
+    from rich.cells import cell_len, set_cell_size  # most commands print no table, and start without it
+
+    lines = [columns, *([_shown(row[column]) for column in columns] for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    for number, line in enumerate(lines):
+        # Without spaces at its end, which a narrow terminal would show as empty lines.
+        text = "  ".join(map(set_cell_size, line, widths)).rstrip()
+        typer.echo(text if number else typer.style(text, bold=True))
 
 
 def _shown(value: Any) -> str:

@@ -14,7 +14,10 @@ def test_a_narrow_terminal_wraps_the_lines_of_a_table_and_leaves_each_id_whole(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     monkeypatch.setenv("COLUMNS", "80")
-    row = {"id": str(uuid.UUID(int=7)), "route": "assistant", "owner": "token:alice", "title": "Where is my order?" * 2}
-    print_table(tuple(row), [row])
-    _head, line = capsys.readouterr().out.splitlines()
-    assert line.split(maxsplit=3) == list(row.values())
+    row = {"id": str(uuid.UUID(int=7)), "route": "assistant", "owner": "token:alice", "title": "Where is my order?" * 9}
+    short = {**row, "title": "Hi"}
+    print_table(tuple(row), [row, short])
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == list(row)
+    assert [line.split(maxsplit=3) for line in lines] == [list(row.values()), list(short.values())]
+    assert max(len(head), len(lines[1])) < 80, "no spaces that the terminal would wrap"
