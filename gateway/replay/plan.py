@@ -132,11 +132,6 @@ class _FoundCommand(Struct, kw_only=True, eq=False):
         return isinstance(self.command, STEERING) and (is_input or not (self.is_refused or shows_again))
 
     @property
-    def cancels(self) -> bool:
-        """True for a cancel. The next one of the same turn only repeats it."""
-        return isinstance(self.command, commands.CancelTurn)
-
-    @property
     def is_refused(self) -> bool:
         return isinstance(self.answer, events.Reply) and self.answer.failure is not None
 
@@ -257,13 +252,18 @@ class _PlanReader:
             self._found.append(_FoundCommand(line=before, command=command, question=self._question))
         self._question = ""
 
+    def _is_repeated(self, before: _FoundCommand, found: _FoundCommand) -> bool:
+        """Return True if both commands cancel the same turn."""
+        is_one_turn = bisect_right(self._ends, before.line.seq) == bisect_right(self._ends, found.line.seq)
+        return is_one_turn and all(isinstance(one.command, commands.CancelTurn) for one in (before, found))
+
     def plan(self, recording: Reader) -> ReplayPlan:
         """Return the plan of the lines that were taken."""
         self.log.close()
         steering, others = list[_FoundCommand](), list[_FoundCommand]()
         for found in self._found:
             if found.begins:
-                stands_alone = not found.steers or (steering and found.cancels and steering[-1].cancels)
+                stands_alone = not found.steers or (steering and self._is_repeated(steering[-1], found))
                 (others if stands_alone else steering).append(found)
         lasts = [*(found.line.seq for found in steering), self.last]
         turns = [[TurnPart(seq=0, t=0, last=lasts[0])]]

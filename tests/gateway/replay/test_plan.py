@@ -82,6 +82,15 @@ def test_a_cancel_that_is_repeated_counts_once(tmp_path: Path) -> None:
     assert [type(part.command) for part in plan.others] == [CancelTurn]
 
 
+def test_a_cancel_of_the_next_turn_repeats_none(tmp_path: Path) -> None:
+    """No recorded client began that turn: somebody else did, at the backend."""
+    tape = RecordingBuilder().turn("one", end=None).asks(CancelTurn(), Reply(request="")).ends("cancelled")
+    tape.begins().sends(TurnAccepted(), TextDelta(text="2")).asks(CancelTurn(), Reply(request="")).ends("cancelled")
+    plan = tape.plan(tmp_path)
+    assert commands(plan, 1) == ["SubmitInput", "CancelTurn", "CancelTurn"]
+    assert types([line.event for line in plan.events(plan.turns[1].parts[1])])[-1] == "TextDelta"
+
+
 def test_an_answer_belongs_to_the_last_command_with_its_request_id(tmp_path: Path) -> None:
     """A smooth client sends the input and all other commands of its turn under one request id."""
     wrong, right = AnswerInteraction(question="f", declined=True), AnswerInteraction(question="f")
