@@ -135,9 +135,8 @@ class FrameIntake:
             return self.count_dropped(len(frames))
         if self.is_limited and self._outbox.crowded:  # the client has many answers to read
             return 0
-        given, budget, tap = len(frames), self._budget, self._tap
-        taken = 0
-        add_text = self._add_text
+        given, taken, add_text = len(frames), 0, self._add_text
+        budget, tap = self._budget, self._tap
         if add_text is not None and 0 < given <= FEW:
             for frame in frames:
                 size = len(frame) if type(frame) is bytes else memory(frame)
@@ -154,18 +153,12 @@ class FrameIntake:
             if taken == given:
                 return taken
             frames = frames[taken:]
-        size = 0
-        if len(frames) == 1 and type(frame := frames[0]) in WHOLE:
-            size = len(frame) if type(frame) is bytes else memory(frame)
+        lone = frames[0] if len(frames) == 1 else None
+        size = len(lone) if type(lone) is bytes else memory(lone) if type(lone) is Parts else 0
         before, debt = budget.left, 0 if self.is_limited else STEP
         if self.ahead is not None:
-            if frames[0] is not self._read:  # it came by the other connection to a pando: it waits for its turn
-                self.turns.wait(frames)
+            if not (frames := self._take_large(frames)):
                 return 0
-            if given > 1:
-                self.turns.wait(frames[1:])
-            frames = frames[:1]
-            budget.left -= memory(frames[0])
         elif 0 < size <= self._unchecked and before > budget.turn_end - debt:
             budget.left -= self._each + size
         elif not (frames := self.turns.admit(frames)):
@@ -187,6 +180,18 @@ class FrameIntake:
         elif given > FEW:
             self.turns.note_cost(taken, before - budget.left)
         return taken
+
+    def _take_large(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+        """Return the frame that was read ahead, if it is the first one. All others wait for their turn.
+
+        A pando has two connections, so frames of the other one may come first.
+        """
+        is_own = frames[0] is self._read
+        if is_own:
+            self._budget.left -= memory(frames[0])
+        if rest := frames[is_own:]:
+            self.turns.wait(rest)
+        return frames[:is_own]
 
     def _read_ahead(self, frames: Sequence[Frame]) -> None:
         """Let the translator read a frame that waits in the transport.
