@@ -29,7 +29,7 @@ from dragoman.mappings.canonical.commands import (
     SubmitInput,
 )
 from dragoman.mappings.canonical.events import Reply, SessionActivated, SessionClosed, SessionOpened, SessionsListed
-from dragoman.mappings.canonical.values import Failure, SessionSummary, is_message
+from dragoman.mappings.canonical.values import Failure, SessionSummary, is_chat_message
 
 ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
 """The error text of a real pando; only pando clients choose ids."""
@@ -93,7 +93,7 @@ class SessionCommands:
         if link.dialect.answers_with_history:
             services = self._sessions.services
             services.queue.spend(COUNTED * len(state.transcript))
-            others = (item for item in state.transcript if not is_message(item))
+            others = (item for item in state.transcript if not is_chat_message(item))
             count_left_out(services.ledger, state, self._sessions.upstream, link.dialect, others)
         session.delivery.enter()
         if link.id in session.delivery.attachments:

@@ -27,7 +27,7 @@ from itertools import chain, dropwhile
 from msgspec import structs
 
 from dragoman.gateway.session.same_runs import HistoryRun, same_runs, split_runs
-from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall, is_message
+from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall, is_chat_message
 from dragoman.mappings.dialect import NewId
 
 Mark = tuple[type, str, str]
@@ -39,7 +39,7 @@ class Addition:
     def __init__(self, transcript: Sequence[Item], new_id: NewId) -> None:
         self._known = split_runs(transcript)
         self._new_id = new_id
-        self._marks = {_mark(item) for item in transcript if not is_message(item)}
+        self._marks = {_mark(item) for item in transcript if not is_chat_message(item)}
         self._ids = {"", *(item.id for item in transcript if isinstance(item, Message))}
 
     def of(self, added: Sequence[Item]) -> list[Item]:
@@ -72,9 +72,9 @@ class Addition:
         completed, rest = list[Item](), deque(known.items)
         at = seen = 0  # characters of the two answers that were passed: of `received`, and of the known one
         for item in received.rest:
-            if not is_message(item) or (item.text and begin <= at < stop):
+            if not is_chat_message(item) or (item.text and begin <= at < stop):
                 place = at if at < begin else max(at, stop) + len(known.answer) - len(received.answer)
-                while rest and not (seen >= place and is_message(rest[0], "assistant")):
+                while rest and not (seen >= place and is_chat_message(rest[0], "assistant")):
                     seen += _length(rest[0])
                     completed.append(rest.popleft())
                 completed += self._fresh(item, known.turn)
@@ -83,7 +83,7 @@ class Addition:
 
     def _fresh(self, item: Item, turn: str) -> list[Item]:
         """Return an item to be added to this turn, under an id of its own; nothing if the transcript has it."""
-        if not is_message(item) and _mark(item) in self._marks:
+        if not is_chat_message(item) and _mark(item) in self._marks:
             return []
         if not isinstance(item, Message):
             return [structs.replace(item, turn=turn)]
@@ -93,7 +93,7 @@ class Addition:
 
 
 def _length(item: Item) -> int:
-    return len(item.text) if is_message(item, "assistant") else 0
+    return len(item.text) if is_chat_message(item, "assistant") else 0
 
 
 def add_listed(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -> list[Item] | None:
@@ -107,7 +107,7 @@ def add_listed(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId
 
 def whole_runs(items: Sequence[Item]) -> tuple[Item, ...]:
     """Return the items from the first input on."""
-    return tuple(dropwhile(lambda item: not is_message(item, "user"), items))
+    return tuple(dropwhile(lambda item: not is_chat_message(item, "user"), items))
 
 
 def reach(items: Sequence[Item], added: Sequence[Item]) -> int:

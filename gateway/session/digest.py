@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.state import continues
-from dragoman.mappings.canonical.values import Item, Message, Role, SessionSummary, is_message
+from dragoman.mappings.canonical.values import Item, Message, Role, SessionSummary, is_chat_message
 
 Place = tuple[int, Message] | None
 """The index of a message in the transcript, and the message; None if there is none."""
@@ -61,7 +61,7 @@ class TranscriptDigest:
         while self.size > limit:
             item = transcript[dropped]
             self.size -= of_item(item)
-            if is_message(item):
+            if is_chat_message(item):
                 messages += not continues(last, item)
                 last = item
             dropped += 1
@@ -88,7 +88,7 @@ class TranscriptDigest:
 
     def _add(self, place: int, item: Item) -> None:
         self.size += of_item(item)
-        if not is_message(item):
+        if not is_chat_message(item):
             return
         self.messages += not continues(self._last, item)
         self._last = item
@@ -106,7 +106,7 @@ def _moved(first: Place, dropped: int, transcript: Sequence[Item], *roles: Role)
         return None
     if first[0] >= dropped:
         return first[0] - dropped, first[1]
-    return next(((place, item) for place, item in enumerate(transcript) if is_message(item, *roles)), None)
+    return next(((place, item) for place, item in enumerate(transcript) if is_chat_message(item, *roles)), None)
 
 
 def summary_of(state: SessionState, digest: TranscriptDigest) -> SessionSummary:

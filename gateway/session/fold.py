@@ -31,7 +31,7 @@ from dragoman.mappings.canonical.values import (
     ToolCall,
     ToolResult,
     Usage,
-    is_message,
+    is_chat_message,
 )
 from dragoman.mappings.handlers import Handlers, handler
 
@@ -197,7 +197,7 @@ def _answered(turn: OpenTurn, event: events.QuestionAnswered) -> None:
 
 
 def _otp(state: SessionState, event: events.OtpRequired) -> None:
-    inputs = (item for item in reversed(state.transcript) if is_message(item, "user"))
+    inputs = (item for item in reversed(state.transcript) if is_chat_message(item, "user"))
     refused = next((message.segments or (Text(text=message.text),) for message in inputs), ())
     state.otp = Otp(asked=event, refused=refused)
 
@@ -237,7 +237,7 @@ def _error(turn: OpenTurn, event: events.ErrorReported) -> None:
 
 
 def _title(state: SessionState, event: events.SessionUpdated) -> None:
-    title, inputs = event.session.title, (item.text for item in state.transcript if is_message(item, "user"))
+    title, inputs = event.session.title, (item.text for item in state.transcript if is_chat_message(item, "user"))
     if title != state.backend.name and (state.title or title != next(inputs, None)):  # these describe untitled sessions
         state.title = title
     state.updated_at = max(state.updated_at, event.session.updated_at)

@@ -21,7 +21,7 @@ from dragoman.gateway.session.addition import Addition, reach, whole_runs
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.commands import GetHistory
 from dragoman.mappings.canonical.events import HistorySnapshot, Reply
-from dragoman.mappings.canonical.values import Failure, Item, Message, is_message
+from dragoman.mappings.canonical.values import Failure, Item, Message, is_chat_message
 from dragoman.mappings.dialect import Dialect, Loss, NewId
 
 LEFT_OUT = "a history has the messages of user and assistant only"
@@ -40,10 +40,10 @@ def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> History
         return _added(event, state, new_id)
     items: list[Item] = []
     turn = ""
-    everything, spoken = _Prefix(state.transcript), _Prefix([i for i in state.transcript if is_message(i)])
+    everything, spoken = _Prefix(state.transcript), _Prefix([i for i in state.transcript if is_chat_message(i)])
     for item in event.items:
         old = everything.next(item)
-        if is_message(item):
+        if is_chat_message(item):
             old = spoken.next(item)
         if old is not None:
             items.append(old)
@@ -94,7 +94,7 @@ def without_cut_off(state: SessionState, received: Sequence[Item]) -> list[Item]
     if not state.cut_off:
         return None
     first = next((item for item in state.transcript if item.turn == state.cut_off), None)
-    asked = next((item for item in reversed(received) if is_message(item, "user")), None)
+    asked = next((item for item in reversed(received) if is_chat_message(item, "user")), None)
     if first is None or asked is None or not _same(first, asked):
         return None
     kept = asked if received is state.transcript else first
@@ -129,8 +129,14 @@ def without_unstored(event: HistorySnapshot, received: Sequence[Item]) -> Histor
     failed, and the model does not know the input.
     """
     last = event.items[-1] if event.items else None
-    stored = next((item for item in reversed(received) if is_message(item, "user")), None)
-    if last is None or stored is None or not is_message(last, "user") or last.id == stored.id or _same(last, stored):
+    stored = next((item for item in reversed(received) if is_chat_message(item, "user")), None)
+    if (
+        last is None
+        or stored is None
+        or not is_chat_message(last, "user")
+        or last.id == stored.id
+        or _same(last, stored)
+    ):
         return event
     return structs.replace(event, items=event.items[:-1], summed_up=min(event.summed_up, len(event.items) - 1))
 
@@ -147,7 +153,7 @@ def page(
     """
     between: list[Item] = []
     newest_first = zip(range(len(state.transcript), 0, -1), reversed(state.transcript), strict=True)
-    found = (n for n, item in newest_first if isinstance(item, Message) and item.id == cursor and is_message(item))
+    found = (n for n, item in newest_first if isinstance(item, Message) and item.id == cursor and is_chat_message(item))
     end = next(found, None) if cursor else len(state.transcript)
     if end is None:
         return None

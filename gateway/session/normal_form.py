@@ -34,7 +34,7 @@ from dragoman.gateway.session.stored_messages import fold_in
 from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.mappings.canonical import Event, SessionState, events
 from dragoman.mappings.canonical.state import Question
-from dragoman.mappings.canonical.values import End, Failure, Message, Origin, is_message
+from dragoman.mappings.canonical.values import End, Failure, Message, Origin, is_chat_message
 from dragoman.mappings.dialect import NewId
 from dragoman.mappings.handlers import Handlers, handler
 
@@ -221,7 +221,7 @@ class NormalForm:
         is_settled = self._state.fresh == len(known) if is_list else not event.rotated
         if known and self._state.turn is None and is_settled:
             renewed = without_unstored(renewed, event.items)
-        if not is_list or (without_cut_off(self._state, event.items) and is_message(event.items[-1], "assistant")):
+        if not is_list or (without_cut_off(self._state, event.items) and is_chat_message(event.items[-1], "assistant")):
             self._state.cut_off = ""  # the history has its run
         if not is_list or [*renewed.items] != known:
             self._runs.emit(renewed)

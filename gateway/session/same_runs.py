@@ -24,7 +24,7 @@ from operator import attrgetter
 
 from msgspec import structs
 
-from dragoman.mappings.canonical.values import Item, answers, is_message
+from dragoman.mappings.canonical.values import Item, answers, is_chat_message
 
 ALIKE = 4  # known runs that are compared with one run: more of them find no more pairs in random conversations
 
@@ -38,7 +38,7 @@ class HistoryRun:
         first = items[0] if items else None
         self.turn = first.turn if first is not None else ""
         self.id, self.asked, self.rest = "", "", items
-        if first is not None and is_message(first, "user"):
+        if first is not None and is_chat_message(first, "user"):
             self.id, self.asked, self.rest = first.id, first.text, items[1:]
         texts = answers(items)
         self.answer = "".join(texts)
@@ -75,7 +75,8 @@ class HistoryRun:
         texts[-1] += after
         rest = iter(texts)
         items = [
-            structs.replace(item, text=next(rest)) if is_message(item, "assistant") else item for item in self.items
+            structs.replace(item, text=next(rest)) if is_chat_message(item, "assistant") else item
+            for item in self.items
         ]
         return HistoryRun(self.place, items)
 
@@ -90,7 +91,7 @@ Sign = tuple[Callable[[HistoryRun], Hashable], Callable[[HistoryRun, HistoryRun]
 
 def split_runs(items: Sequence[Item]) -> Runs:
     """Return the runs of a history. The first one has the items before the first input."""
-    begins = [0, *(i for i, item in enumerate(items) if is_message(item, "user")), len(items)]
+    begins = [0, *(i for i, item in enumerate(items) if is_chat_message(item, "user")), len(items)]
     return [HistoryRun(place, items[begin:end]) for place, (begin, end) in enumerate(pairwise(begins))]
 
 

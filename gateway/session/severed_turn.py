@@ -33,7 +33,7 @@ from dragoman.gateway.session.turn_recovery import (
 from dragoman.gateway.timers import Deadline
 from dragoman.mappings.canonical import Command, events
 from dragoman.mappings.canonical.commands import STOPS, SubmitInput
-from dragoman.mappings.canonical.values import Failure, flatten, is_message
+from dragoman.mappings.canonical.values import Failure, flatten, is_chat_message
 from dragoman.mappings.dialect import Loss
 
 STARTED = CONTENT - {events.ToolCallFinished}  # a result may belong to the model turn before
@@ -184,7 +184,7 @@ class SeveredTurn:
         if waiting is not None and not own:
             return flatten(waiting.segments)
         first = [item for item in own if item.turn == own[0].turn]
-        inputs = (item.text for item in reversed(first) if is_message(item, "user"))
+        inputs = (item.text for item in reversed(first) if is_chat_message(item, "user"))
         return next(inputs, None)
 
     def _say_missed(self, found: FoundTurn, at: int) -> None:

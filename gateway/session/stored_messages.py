@@ -16,7 +16,7 @@ from itertools import takewhile
 
 from msgspec import structs
 
-from dragoman.mappings.canonical.values import Item, Message, answers, is_message
+from dragoman.mappings.canonical.values import Item, Message, answers, is_chat_message
 from dragoman.mappings.dialect import NewId
 from dragoman.mappings.in_words import without_runs
 
@@ -88,20 +88,20 @@ def _correct(gap: list[Item], new: list[Message]) -> int:
     `new`.
     """
     stored = [*takewhile(lambda message: message.role == "assistant", new)]
-    asked = max((i for i, item in enumerate(gap) if is_message(item, "user")), default=0)
+    asked = max((i for i, item in enumerate(gap) if is_chat_message(item, "user")), default=0)
     text = "".join(message.text for message in stored)
     rest = without_runs(text, answers(gap[:asked]))
     heard = answers(gap[asked:])
     if heard and len(stored) < len(new) and "".join(answers(new)) == "".join(heard):
         # The store has inputs between the parts of what was heard: its answers take the place of what was heard.
         place = _first_answer(gap, asked)
-        gap[place:] = [item for item in gap[place:] if not is_message(item, "assistant")]
+        gap[place:] = [item for item in gap[place:] if not is_chat_message(item, "assistant")]
         return place
     known = "".join(heard)
     if (heard or asked) and (rest == known or (len(stored) < len(heard) and rest.startswith(known))):
         # A store may join the blocks of an answer, as a gateway in the place of a pando does: only its end is new.
         if rest != known:
-            last = max(i for i, item in enumerate(gap) if is_message(item, "assistant"))
+            last = max(i for i, item in enumerate(gap) if is_chat_message(item, "assistant"))
             gap[last] = structs.replace(gap[last], text=heard[-1] + rest[len(known) :])
         del new[: len(stored)]
         return 0
@@ -123,7 +123,7 @@ def _replace_answers(gap: list[Item], new: list[Message], begin: int, unheard: i
     for i, item in enumerate(gap[begin:], begin):
         if unheard >= len(new) or new[unheard].role != "assistant":
             break
-        if is_message(item, "assistant"):
+        if is_chat_message(item, "assistant"):
             gap[i] = structs.replace(item, text=new.pop(unheard).text)
             corrected = i + 1
     if unheard:
@@ -135,7 +135,7 @@ def _replace_answers(gap: list[Item], new: list[Message], begin: int, unheard: i
 
 def _first_answer(items: Sequence[Item], begin: int) -> int:
     """Return the index of the first answer among the items from `begin` on; there is one."""
-    return next(i for i, item in enumerate(items[begin:], begin) if is_message(item, "assistant"))
+    return next(i for i, item in enumerate(items[begin:], begin) if is_chat_message(item, "assistant"))
 
 
 def _next_place(places: Sequence[int], at: int) -> int | None:

@@ -34,7 +34,7 @@ from dragoman.mappings.canonical.values import (
     ToolResult,
     answers,
     content_of,
-    is_message,
+    is_chat_message,
 )
 
 
@@ -50,7 +50,7 @@ class FoundTurn(Struct, frozen=True, kw_only=True):
     def ends_in_text(self) -> bool:
         """True if the last item of the run in the history is a text of the assistant."""
         last = self.own[-1] if self.own else None
-        return last is not None and is_message(last, "assistant")
+        return last is not None and is_chat_message(last, "assistant")
 
     def ending_events(self) -> list[Event]:
         """Return the events that end the turn as the history shows it."""
@@ -123,7 +123,7 @@ def _new_runs(before: Sequence[Item], history: events.HistorySnapshot) -> list[P
 
 def _inputs(items: Sequence[Item]) -> list[tuple[int, str]]:
     """Return the index and the text of each input of a user."""
-    return [(i, item.text) for i, item in enumerate(items) if is_message(item, "user")]
+    return [(i, item.text) for i, item in enumerate(items) if is_chat_message(item, "user")]
 
 
 def _find_input(before: Sequence[Item], text: str, history: events.HistorySnapshot) -> tuple[int | None, bool]:
@@ -172,7 +172,7 @@ def start_of_run(state: SessionState) -> int:
 
 
 def _parks(item: Item) -> bool:
-    return is_message(item, "assistant") and ends_with_question(item.text)
+    return is_chat_message(item, "assistant") and ends_with_question(item.text)
 
 
 def items_of_earlier_turns(state: SessionState) -> list[Item]:

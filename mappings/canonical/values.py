@@ -213,14 +213,14 @@ class ToolResult(ItemBase, frozen=True, kw_only=True, tag="tool_result"):
 Item = Message | Reasoning | ToolCall | ToolResult
 
 
-def is_message(item: Item, *roles: Role) -> TypeGuard[Message]:
+def is_chat_message(item: Item, *roles: Role) -> TypeGuard[Message]:
     """Return True if the item is a message of one of these roles, by default of the user or the assistant."""
     return isinstance(item, Message) and item.role in (roles or ("user", "assistant"))
 
 
 def answers(items: Iterable[Item]) -> list[str]:
     """Return the texts of the assistant's messages."""
-    return [item.text for item in items if is_message(item, "assistant")]
+    return [item.text for item in items if is_chat_message(item, "assistant")]
 
 
 def content_of(item: Item) -> tuple[type, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dragoman.mappings.alike import MANY, TEXT, encode_alike
 from dragoman.mappings.canonical import Batch, Event, events
-from dragoman.mappings.canonical.values import Ext, is_message
+from dragoman.mappings.canonical.values import Ext, is_chat_message
 from dragoman.mappings.dialect import DeltaType, Instance, Rendered, TextWriter
 from dragoman.mappings.in_words import ParkedTurn
 from dragoman.mappings.pando.from_canonical.context import NOBODY, Context, Messages
@@ -95,7 +95,7 @@ class Projection(Context):
             case events.SessionUpdated():
                 self._title, self._count = event.session.title, event.session.messages
             case events.HistorySnapshot():
-                self._count = sum(is_message(item) for item in event.items)
+                self._count = sum(is_chat_message(item) for item in event.items)
             case events.MessageAppended() if event.message.role == "user":
                 self._count += 1
                 self._turn_count += 1

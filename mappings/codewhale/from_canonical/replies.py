@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import SessionState, commands, events
-from dragoman.mappings.canonical.values import Ext, Item, Message, SessionSummary, is_message
+from dragoman.mappings.canonical.values import Ext, Item, Message, SessionSummary, is_chat_message
 from dragoman.mappings.codewhale.from_canonical.generations import goal_in
 from dragoman.mappings.codewhale.ids import session_id, thread_id
 from dragoman.mappings.codewhale.vocabulary import ECHOED, NEW, given
@@ -116,7 +116,7 @@ def history_items(items: Iterable[Item]) -> list[HistoryItem]:
     Tool calls, reasoning and system messages are left out. A message of the backend's store keeps its id. Every other
     message gets the number after the previous id.
     """
-    messages = [item for item in items if is_message(item)]
+    messages = [item for item in items if is_chat_message(item)]
     last = 0
     for item in messages[:-HISTORY_MAX]:  # only counted: a session can have 100,000 messages
         last = last + 1 if item.ext is None else max(last, _number(item, last))

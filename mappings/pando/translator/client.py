@@ -470,7 +470,9 @@ def unsupported(command: Command) -> Failure | None:
     """Return the failure for a command that pando does not support, None if it supports it."""
     if isinstance(command, commands.SubmitInput):
         if attachments(command.segments):
-            return Failure(cause="unsupported", text="a pando takes no images or files by URL, only files below `file_roots`")
+            return Failure(
+                cause="unsupported", text="a pando takes no images or files by URL, only files below `file_roots`"
+            )
         if not flatten(command.segments):
             return Failure(cause="invalid", text="the input is empty")
     if not FROM_COMMAND.entries[type(command)].produces:

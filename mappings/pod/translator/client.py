@@ -41,7 +41,9 @@ CONTENT = frozenset(kind for kind in get_args(Event) if kind.of_a_turn) - {event
 FAILURES = frozenset(("provider_error", "tool_error", "internal"))
 """Codes of errors that end a run, or that are about something else than a command."""
 
-NO_ATTACHMENTS = Failure(cause="unsupported", text="a pod takes no images or files by URL, only files below `file_roots`")
+NO_ATTACHMENTS = Failure(
+    cause="unsupported", text="a pod takes no images or files by URL, only files below `file_roots`"
+)
 TOO_MANY_WAIT = Failure(cause="busy", text=f"{PENDING_MAX} commands wait for the pod's answer")
 OVER = Failure(cause="not_running", text="the run ended before it could be paused")
 

@@ -12,7 +12,7 @@ from uuid import NAMESPACE_OID, UUID
 from msgspec import UNSET
 
 from dragoman.mappings.canonical import commands, events
-from dragoman.mappings.canonical.values import Ext, Message, is_message
+from dragoman.mappings.canonical.values import Ext, Message, is_chat_message
 from dragoman.mappings.named_uuid import named_uuid
 from dragoman.mappings.smooth.vocabulary import carried, given
 from dragoman.mappings.smooth.wire import replies as wire
@@ -89,7 +89,7 @@ def history(event: events.HistorySnapshot) -> wire.Page:
     records: list[wire.Record] = []
     at = -NS_PER_MS
     for item in reversed(event.items):
-        if is_message(item):
+        if is_chat_message(item):
             at = max(item.at, at + NS_PER_MS)
             records.append(_record(item, at))
     return wire.Page(
