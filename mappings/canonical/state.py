@@ -51,6 +51,7 @@ from dragoman.mappings.canonical.values import (
 
 ALERTS_KEPT = 64  # docs/translation.md, rule 3.14: replayed to late joiners; the oldest are dropped
 ALERTS_SIZE = 64 * 1024  # characters of them
+SHORTENED_MAX = 64 * 1024  # characters of a text that are compared sign by sign: that many signs take 20 ms
 _TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, or a sign beside one
 
 
@@ -169,9 +170,12 @@ class OpenTurn(Struct, kw_only=True):
         return "".join(parts)
 
     def is_shortened_in(self, text: str) -> bool:
-        """Return True if `text` lacks some words or signs of the turn's visible text, but has the others in order."""
+        """Return True if `text` lacks some words or signs of the turn's visible text, but has the others in order.
+
+        Return False if one of them has more than SHORTENED_MAX characters.
+        """
         sent, text = self.text().strip(), text.strip()
-        if sent.startswith(text) or sent.endswith(text):
+        if sent.startswith(text) or sent.endswith(text) or max(len(sent), len(text)) > SHORTENED_MAX:
             return False
         tokens, shown = iter(_TOKEN.findall(sent)), _TOKEN.findall(text)
         return bool(shown) and all(token in tokens for token in shown)

@@ -21,8 +21,10 @@ from dragoman.mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
+from dragoman.mappings.canonical.state import SHORTENED_MAX
 from dragoman.mappings.canonical.values import Failure, Message, ToolCall, Usage
 from tests.gateway.session.hand_fed import NormalFormHarness, accepted, kinds
+from tests.step_counter import count_steps
 
 CALL = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
 
@@ -94,6 +96,17 @@ def test_a_terminal_that_leaves_out_sentences_leaves_the_streamed_text_in_the_hi
     assert [event.text for event in said if isinstance(event, TextDone)] == [streamed]
     assert said[-1] == TurnEnded(end="completed", text=shown, message=session.state.messages()[-1].id)
     assert session.state.messages()[-1].text == streamed
+
+
+def test_a_long_terminal_is_not_compared_sign_by_sign() -> None:
+    streamed = "!" * SHORTENED_MAX + "?!"
+    session = accepted()
+    session.feed(TextDelta(text=streamed))
+    said: list[Event] = []
+    ended = TurnEnded(end="completed", text=streamed.replace("?", ""))
+    assert count_steps(lambda: said.extend(session.feed(ended))) < SHORTENED_MAX
+    assert "Gap" in kinds(said)
+    assert session.state.messages()[-1].text == ended.text
 
 
 def test_a_terminal_with_more_text_sends_the_rest_as_a_delta() -> None:
