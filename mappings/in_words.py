@@ -8,9 +8,9 @@ that the client saw, but no store has it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
-from operator import eq
+from functools import partial
 
 from msgspec import Struct, field
 
@@ -81,6 +81,11 @@ def without_runs(stored: str, runs: Iterable[str]) -> str:
         if stored.startswith(text, at):
             at += len(text)
             continue
-        same = sum(takewhile(bool, map(eq, text, stored[at : at + len(text)])))
+        same = bisect_left(range(len(text)), True, key=partial(_differs, text, stored, at))
         at += max(0, text.rfind("\n\n", 0, same + 2))
     return stored[at:]
+
+
+def _differs(text: str, stored: str, at: int, last: int) -> bool:
+    """Return True if `text` up to its character `last` is not in `stored` at the index `at`."""
+    return not stored.startswith(text[: last + 1], at)

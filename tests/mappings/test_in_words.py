@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -111,3 +112,13 @@ def test_a_stored_text_is_copied_once_for_all_runs() -> None:
     before = CopiedText.copies
     assert without_runs(CopiedText("aaab"), ["a"] * 3) == "b"
     assert CopiedText.copies == before + 1
+
+
+def test_a_run_is_not_compared_character_by_character() -> None:
+    class Run(str):
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("50 ms for each megabyte")
+
+    assert without_runs("One.\n\nTwo.", [Run("One.\n\nMay I?")]) == "\n\nTwo."
