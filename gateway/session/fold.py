@@ -12,6 +12,7 @@ import msgspec
 
 from dragoman.mappings.canonical import Event, OpenTurn, SessionState, events
 from dragoman.mappings.canonical.state import (
+    Block,
     CallBlock,
     Otp,
     Question,
@@ -108,6 +109,7 @@ def _text_delta(turn: OpenTurn, event: events.TextDelta) -> None:
     if type(block) is not TextBlock:
         block = turn.open = TextBlock(at=turn.now)
         turn.blocks.append(block)
+        turn.texts.append(block)
         turn.spoke = True
     block.parts.append(event.text)
 
@@ -149,11 +151,24 @@ def _call_arguments(turn: OpenTurn, event: events.ToolCallArguments) -> None:
 
 
 def _continued(turn: OpenTurn, _event: events.ModelContinuation) -> None:
-    """Drop the calls without a result: the stream of the model broke, and the backend does not run them."""
-    turn.blocks = [block for block in turn.blocks if not (isinstance(block, CallBlock) and block.result is None)]
-    turn.calls = {call: block for call, block in turn.calls.items() if block.result is not None}
+    """Drop the calls without a result: the stream of the model broke, and the backend does not run them.
+
+    They are searched for from the end: a turn may have thousands of blocks, and many such events.
+    """
+    dropped = {call for calls in turn.running.values() for call in calls}
+    place, left = len(turn.blocks), len(dropped)
+    while left:
+        place -= 1
+        left -= _is_open(turn.blocks[place])
+    turn.blocks[place:] = [block for block in turn.blocks[place:] if not _is_open(block)]
+    for call in dropped:
+        del turn.calls[call]
     turn.incomplete.clear()
     turn.running.clear()
+
+
+def _is_open(block: Block) -> bool:
+    return isinstance(block, CallBlock) and block.result is None
 
 
 def _call_finished(state: SessionState, event: events.ToolCallFinished) -> None:
@@ -180,20 +195,25 @@ def _put_in_words(turn: OpenTurn, event: events.QuestionAsked) -> None:
 
 
 def _resolved(turn: OpenTurn, _event: Resolution) -> None:
-    if turn.question is None:
-        return
-    if turn.question.words is None:
-        turn.blocks.remove(turn.question)
+    place = _place_of_question(turn)
+    if turn.question is not None and turn.question.words is None and place is not None:
+        del turn.blocks[place]
     turn.question = None  # a question in words leaves `blocks` with the next event, its QuestionAnswered
 
 
 def _answered(turn: OpenTurn, event: events.QuestionAnswered) -> None:
-    at = next((i for i, b in enumerate(turn.blocks) if isinstance(b, QuestionBlock)), None)
+    at = _place_of_question(turn)
     if at is None:
         return
     turn.blocks[at] = event
     if turn.question is not None:
         turn.blocks.append(turn.question)  # the question stays open, after the block that waited for this answer
+
+
+def _place_of_question(turn: OpenTurn) -> int | None:
+    """Return the index of the only QuestionBlock, searched for from the end: only calls may come after it."""
+    places = reversed(range(len(turn.blocks)))
+    return next((place for place in places if isinstance(turn.blocks[place], QuestionBlock)), None)
 
 
 def _otp(state: SessionState, event: events.OtpRequired) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from msgspec import Raw, Struct, field, structs
 
@@ -136,8 +136,8 @@ class OpenTurn(Struct, kw_only=True):
     """The turn in progress.
 
     `now` is the time of the last event (ns). `spoke` is True if the current run has shown any text. A turn may have
-    thousands of calls, so some are also kept apart: `incomplete` has those whose arguments are not complete, and
-    `running` those without a result, by the name of the tool.
+    thousands of blocks, so some are also kept apart: `texts` has those of text, `incomplete` the calls whose arguments
+    are not complete, and `running` those without a result, by the name of the tool.
     """
 
     id: str
@@ -147,6 +147,7 @@ class OpenTurn(Struct, kw_only=True):
     now: int = 0
     accepted: bool = False
     blocks: list[Block] = field(default_factory=list)
+    texts: list[TextBlock] = field(default_factory=list)
     open: TextBlock | ReasoningBlock | None = None
     calls: dict[str, CallBlock] = field(default_factory=dict)
     incomplete: dict[str, CallBlock] = field(default_factory=dict)
@@ -163,11 +164,7 @@ class OpenTurn(Struct, kw_only=True):
 
     def text(self) -> str:
         """Return all visible text of the turn so far, without separators (docs/translation.md, rule 3.7)."""
-        parts: list[str] = []
-        for block in self.blocks:
-            if isinstance(block, TextBlock):
-                parts += block.parts
-        return "".join(parts)
+        return "".join(chain.from_iterable(block.parts for block in self.texts))
 
     def is_shortened_in(self, text: str) -> bool:
         """Return True if `text` lacks some words or signs of the turn's visible text, but has the others in order.
@@ -182,7 +179,7 @@ class OpenTurn(Struct, kw_only=True):
 
     def correct_text(self, text: str) -> None:
         """Replace the visible text of the turn by `text`; blocks that match its beginning or end stay unchanged."""
-        texts = [(block, "".join(block.parts)) for block in self.blocks if isinstance(block, TextBlock)]
+        texts = [(block, "".join(block.parts)) for block in self.texts]
         start, end = 0, len(texts)
         begin, stop = 0, len(text)  # of the part that no block matches
         while start < end and text.startswith(texts[start][1], begin, stop):
@@ -198,9 +195,12 @@ class OpenTurn(Struct, kw_only=True):
         elif text and start < len(texts):
             texts[start][0].parts.insert(0, text)
         elif text:
-            self.blocks.append(TextBlock(parts=[text], done=True, at=self.now))
+            added = TextBlock(parts=[text], done=True, at=self.now)
+            self.blocks.append(added)
+            self.texts.append(added)
         removed = set(map(id, wrong))
         self.blocks = [block for block in self.blocks if id(block) not in removed]
+        self.texts = [block for block in self.texts if id(block) not in removed]
 
 
 class RenderedHistory(Struct, frozen=True, kw_only=True):

@@ -258,7 +258,8 @@ def test_states_share_no_list() -> None:
 
 
 def turn(**fields: Any) -> OpenTurn:
-    return OpenTurn(id="t", message="m", **fields)
+    texts = [block for block in fields.get("blocks", ()) if isinstance(block, TextBlock)]
+    return OpenTurn(id="t", message="m", texts=texts, **fields)
 
 
 def shown(open_turn: OpenTurn | None) -> list[Any]:
@@ -348,3 +349,4 @@ def test_the_text_of_a_turn_is_corrected_where_it_differs(blocks: list[str], tex
     open_turn.correct_text(text)
     assert open_turn.blocks[0] is call
     assert ["".join(block.parts) for block in open_turn.blocks if isinstance(block, TextBlock)] == corrected
+    assert open_turn.text() == text

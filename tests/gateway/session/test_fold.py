@@ -36,6 +36,7 @@ from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     InteractionRequired,
     MessageAppended,
+    ModelContinuation,
     ModelTurnStarted,
     OtpRequired,
     QuestionAsked,
@@ -430,3 +431,25 @@ def test_the_title_of_a_named_session_is_changed_without_a_walk_over_its_history
         return count_steps(lambda: FOLD[SessionUpdated](state, SessionUpdated(session=row)))
 
     assert steps(5_000) == steps(50)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [
+            ToolCallStarted(call="cut", name="n"),
+            ModelContinuation(index=0, attempt=1, max_attempts=2, reason="cut"),
+        ],
+        [ApprovalRequested(question="q", tool="t", description=""), ApprovalResolved(question="q", approved=True)],
+    ],
+)
+def test_an_event_of_a_long_turn_costs_as_much_as_one_of_a_short_turn(events: list[Event]) -> None:
+    def steps(calls: int) -> int:
+        live = Live()
+        live.accept("hello")
+        for number in range(calls):
+            live.feed([ToolCallStarted(call=f"c{number}", name="n"), ToolCallFinished(call=f"c{number}", output="")])
+        live.feed(events)  # fills caches
+        return count_steps(lambda: live.feed(events))
+
+    assert steps(1_000) == steps(10)
