@@ -300,9 +300,9 @@ PLAIN = r"[^\s\"'`\\]"  # a character of an argument without quotes
 
 
 def _command_before(found: re.Match[str]) -> str:
-    """Return the command up to an option, its words separated by spaces: it may be a list of arguments."""
+    """Return the command up to an option, without a pattern: a text may have thousands of options."""
     before = found.string[max(0, found.start() - BEFORE) : found.start()]
-    return re.sub(r"[\s\"',]+", " ", re.split(r"[\n|;&]", before)[-1])
+    return before[max(map(before.rfind, "\n|;&")) + 1 :]
 
 
 def _is_curl_login(found: re.Match[str]) -> bool:
@@ -319,20 +319,28 @@ CURL_LOGIN = _behind(
     judge=_is_curl_login,
 )
 
+SPACE = r"[\s\"',]+"  # between the words of a command, which may be a list of arguments
 PASSWORD_OPTIONS = {
-    "-p": re.compile(r"\b(?:sshpass|mongo(?:sh|dump|restore)?|(?:docker|podman|nerdctl|helm registry|az|oc) login)\b"),
+    "-p": re.compile(
+        r"\b(?:sshpass|mongo(?:sh|dump|restore)?"
+        rf"|(?:docker|podman|nerdctl|helm{SPACE}registry|az|oc){SPACE}login)\b"
+    ),
     "-a": re.compile(r"\bredis-cli\b"),
     "-w": re.compile(r"\bldap(?:search|modify|add|passwd|whoami)\b"),
 }
 """Option with a password -> the commands that have it."""
+
+COMMANDS = ("sshpass", "mongo", "login", "redis-cli", "ldap", "mysql", "mariadb")  # each of them has one of these words
 
 MYSQL = re.compile(r"\b(?:mysql|mariadb)[a-z-]*\b")  # its password stands directly after `-p`
 
 
 def _is_short_option(found: re.Match[str]) -> bool:
     command, option, between = _command_before(found), found["option"], found["between"]
-    known = PASSWORD_OPTIONS[option].search(command) is not None
-    known = known or (option == "-p" and between in ("", "'", '"') and MYSQL.search(command) is not None)
+    if not any(map(command.__contains__, COMMANDS)):
+        return False
+    known = option == "-p" and between in ("", "'", '"') and MYSQL.search(command) is not None
+    known = known or PASSWORD_OPTIONS[option].search(command) is not None
     return known and CODE.match(found["secret"]) is None
 
 
