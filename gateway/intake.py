@@ -24,7 +24,7 @@ from dragoman.gateway.observability.log_throttle import FaultLog
 from dragoman.gateway.observability.traffic import counted_sink, timed_reading
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.overload.admission import ClientRates, CommandLimits, expected_work
-from dragoman.gateway.overload.fair_queue import EVENT, FEW, FRAME, QUANTUM, STEP, Turns
+from dragoman.gateway.overload.fair_queue import EVENT, FEW, FRAME, QUANTUM, STEP, STREAMED, Turns
 from dragoman.gateway.peer import Peer
 from dragoman.gateway.services import Services
 from dragoman.mappings.dialect import Frame, Loss, Parts, Step, StreamedBlock, TextReader, TextSink, Translator
@@ -137,7 +137,7 @@ class FrameIntake:
             return 0
         given, taken, add_text = len(frames), 0, self._add_text
         budget, tap = self._budget, self._tap
-        if add_text is not None and 0 < given <= FEW:
+        if add_text is not None and 0 < given <= STREAMED:
             for frame in frames:
                 size = len(frame) if type(frame) is bytes else memory(frame)
                 if size > TEXT_MAX or budget.left <= -TEXT_DEBT or type(frame) not in WHOLE:

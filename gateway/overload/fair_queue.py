@@ -43,6 +43,7 @@ OPEN = STEP // 4  # units of a new session, or of an unopened one that its backe
 DIAL = STEP // 4  # units of a connection to a backend: 1 to 2 ms, most of it outside of this step
 READ = QUANTUM  # units of what one read of a client brought: it is parsed in pieces of a quantum
 PIECE = 256  # frames of a backend that are handled at once: 0.4 ms of tokens; as many refused ones fill a step
+STREAMED = 2  # pieces of a text that one read brings and that stream: each is a write to each client
 FEW = 8  # frames of a backend that are handled at once in any case: turns begin and end with as many
 CLIENT_FRAMES = 8  # frames of a client that are admitted at once
 DELIVER = 1024  # units of one event of a session that is not text: 10 to 20 us to log, to render and to write it

@@ -19,7 +19,7 @@ from msgspec import Struct, field, structs
 from dragoman.adapters.base import CloseReason, do_nothing
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.observability import audit
-from dragoman.gateway.overload.fair_queue import FEW
+from dragoman.gateway.overload.fair_queue import STREAMED
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import Attachment, DeliveryContext
 from dragoman.gateway.session.commands import ADDRESSED, Commands, split_answers
@@ -214,7 +214,7 @@ class Session:
         self.delivery.deliver(batch, opened=False, ended=False, plain=True)
         if self.log.turn_weight > self._services.limits.transcript_max:
             self._end_endless(at)
-        elif len(events) <= FEW:
+        elif len(events) <= STREAMED:
             self.delivery.groups.open_text(turn, delta)
         return True
 

@@ -3,10 +3,10 @@
 Most of what a gateway carries is one more piece of such a block. For each of them the general path would touch a
 hundred objects to find out that it changes nothing else. So the general path, once it has delivered a piece, makes a
 TextStream: the few objects that a further piece changes, and one function for each rendering. Anything but a further
-piece takes the general path, which closes the stream first. More than FEW pieces in one read take it, too: they are
-handled together in less time.
+piece takes the general path, which closes the stream first. More than STREAMED pieces in one read take it, too: they
+are handled together in less time, with one write to each client.
 
-    made    by Groups, after at most FEW pieces were delivered, if each group's projection has a fast writer
+    made    by Groups, after at most STREAMED pieces were delivered, if each group's projection has a fast writer
     left    by anything but a few pieces of text, by a full outbox, after EVENTS_MAX pieces or WEIGHT_MAX characters
     closed  by the log, which takes its pieces then; the open block has each at once
 """

@@ -12,7 +12,7 @@ from dragoman.gateway.intake import LARGE, TEXT_DEBT, TEXT_MAX, FrameIntake
 from dragoman.gateway.observability.ledger import Ledger
 from dragoman.gateway.observability.log_throttle import FaultLog
 from dragoman.gateway.outbox import Outbox
-from dragoman.gateway.overload.fair_queue import FEW, STEP, FairQueue
+from dragoman.gateway.overload.fair_queue import STEP, STREAMED, FairQueue
 from dragoman.gateway.peer import Peer
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.dialect import Burst, DeltaType, Frame, Step, TextReader, TextSink, Translator
@@ -94,7 +94,7 @@ def test_a_few_pieces_of_text_go_straight_to_their_session() -> None:
     received.intake.stream_text(received)
     assert (received.sink([b"+Hel"]), received.sink([b"+l", b"+o"]), received.sink([b"end"])) == (1, 2, 1)
     assert (received.texts, received.items) == (["Hel", "l", "o"], [b"end"])
-    many = [b"+x"] * (FEW + 1)
+    many = [b"+x"] * (STREAMED + 1)
     assert received.sink(many) == len(many)
     received.intake.stream_text(None)
     received.sink([b"+more"])
@@ -104,11 +104,11 @@ def test_a_few_pieces_of_text_go_straight_to_their_session() -> None:
 def test_the_frames_after_pieces_of_text_in_a_read_take_the_general_path_in_their_turn() -> None:
     received = Received()
     received.intake.stream_text(received)
-    assert received.sink([b"+Hel", b"+lo", b"end", b"+more"]) == 4
-    assert (received.texts, received.items) == (["Hel", "lo"], [b"end", b"+more"])
+    assert received.sink([b"+Hello", b"end"]) == 2
+    assert (received.texts, received.items) == (["Hello"], [b"end"])
     received.queue.budget.left = -STEP
     assert received.sink([b"+again", b"end"]) == 1
-    assert (received.texts[-1], received.items[-1]) == ("again", b"+more")
+    assert (received.texts[-1], received.items[-1]) == ("again", b"end")
 
 
 def test_data_that_the_transport_must_split_first_waits_for_a_turn_while_text_streams() -> None:
