@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 
 from msgspec import Raw, Struct, field, structs
 
@@ -164,7 +164,10 @@ class OpenTurn(Struct, kw_only=True):
 
     def text(self) -> str:
         """Return all visible text of the turn so far, without separators (docs/translation.md, rule 3.7)."""
-        return "".join(chain.from_iterable(block.parts for block in self.texts))
+        parts: list[str] = []
+        for block in self.texts:
+            parts += block.parts
+        return "".join(parts)
 
     def is_shortened_in(self, text: str) -> bool:
         """Return True if `text` lacks some words or signs of the turn's visible text, but has the others in order.
