@@ -239,6 +239,13 @@ def test_a_message_that_is_cut_off_anywhere_gives_only_faults(direction: Any) ->
         (r'"{\"a\":1}" ', r'"{\"a\":1}" '),
         (r'{"a":"\"\""}', r'{"a":"\"\""}'),
         (r'"{\"a\":\"\ud83d"', r'"{\"a\":\"\ud83d"'),
+        (r'"{\"a\":\"\\\\""\"}"', r'{"a":"\\"}'),
+        (r'"{\"a\":[}"', r'"{\"a\":[}"'),
+        (r'"{\"a\":1"""}"', r'"{\"a\":1"""}"'),
+        ('"{\0}"', '"{\0}"'),
+        (r'" {}" "', r'" {}" "'),
+        (r'"{}\"', r'"{}\"'),
+        ('"{\\"a\\":' + "[" * 100_000 + '"', '"{\\"a\\":' + "[" * 100_000 + '"'),
     ],
 )
 def test_arguments_published_as_json_strings_of_fragments_are_joined_and_given_back(
