@@ -359,11 +359,6 @@ def _read_handshake(transport: Transport) -> tuple[TraceContext | None, int]:
     return read_trace(headers), count_hops(headers)
 
 
-def postponed(link: Link, action: Callable[[], None]) -> Callable[[], None]:
-    """Return a call of `action` for later. It is recorded with the frame that is read now, which led to it."""
-    return action if link.tap is None else link.tap.postpone(action)
-
-
 def opening_trace(link: Link, command: OpenSession | ResumeSession) -> TraceContext | None:
     """Return the trace context in which a client opens a session: that of the command, or of the client's handshake."""
     return trace_of_metadata(command.metadata) or link.trace

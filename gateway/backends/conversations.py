@@ -13,7 +13,7 @@ from dragoman.gateway.backends.catalog import BackendCatalog
 from dragoman.gateway.backends.history_loader import HistoryLoader
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.ingress import LATEST, NEW
-from dragoman.gateway.link import Link, postponed
+from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions, join_session
@@ -100,13 +100,9 @@ class ConversationsKind(ReplayedKind):
         if is_own_name or self.listed(command.session) or catalog is None:
             self._ask(link, command, next_command)
             return
-
-        def act() -> None:
-            if link.alive:
-                self._ask(link, command, next_command)
-
-        act_later = postponed(link, act)
-        catalog.ask(True, lambda _rows: act_later())
+        ask = partial(self._ask, link, command, next_command)
+        ask_later = self._sessions.postponed.postpone(link, ask, command, next_command)
+        catalog.ask(True, lambda _rows: ask_later())
 
     def _listable(self) -> BackendCatalog | None:
         """Return the backend's store; None if it cannot be listed, or may hold sessions of other principals."""

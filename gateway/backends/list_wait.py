@@ -41,13 +41,18 @@ class ListWait:
         self._asked = 0  # number of sessions that the list lacks, and about which it has not answered
         self._questions: deque[Action] = deque()  # about further sessions, which were not sent yet
 
+    @property
+    def must_wait(self) -> bool:
+        """Return True if the next action must wait: for the list, or behind other actions."""
+        return bool(self._due) or not self.is_known
+
     def when_known(self, action: Action) -> bool:
         """Call `action` once the sessions are known; return False if too many actions wait for that."""
+        if not self.must_wait:
+            action()
+            return True
         if self.is_known:
-            if self._due:
-                self._run_in_turn([action])
-            else:
-                action()
+            self._run_in_turn([action])
             return True
         if len(self._waiting) >= HELD_MAX:
             return False

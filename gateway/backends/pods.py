@@ -23,11 +23,12 @@ from msgspec import UNSET, Raw, Struct, structs
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend, not_found
 from dragoman.gateway.ingress import LATEST, NEW
-from dragoman.gateway.link import Link, postponed
+from dragoman.gateway.link import Link
 from dragoman.gateway.pods.index import SLICE, KnownPods, PodIndex
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
 from dragoman.gateway.routing.policy import Refused
+from dragoman.gateway.routing.postponed import postponed
 from dragoman.gateway.routing.session_index import Rows, completed
 from dragoman.gateway.routing.session_list import page_size
 from dragoman.gateway.routing.sessions import Sessions

@@ -35,7 +35,7 @@ from dragoman.gateway.backends.kind import MakeBackend
 from dragoman.gateway.backends.unused import AnnouncedSessions, RememberingOpener
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.ingress import LATEST, NEW
-from dragoman.gateway.link import Link, postponed
+from dragoman.gateway.link import Link
 from dragoman.gateway.overload.fair_queue import SlicedWork
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.policy import Refused
@@ -197,10 +197,11 @@ class SharedKind(RememberingOpener):
         self._sessions.claim(link, session)
         return session
 
-    def when_known(self, link: Link, _command: Command | None, action: Callable[[], None]) -> bool:
+    def when_known(self, link: Link, command: Command | None, action: Callable[[], None]) -> bool:
         if not self._list.is_known:
             self._upstream.start()
-        return self._list.when_known(postponed(link, action))
+        later = self._sessions.postponed.postpone(link, action, command) if self._list.must_wait else action
+        return self._list.when_known(later)
 
     def close(self) -> None:
         super().close()

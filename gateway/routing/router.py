@@ -132,10 +132,7 @@ class Router:
     # -- links -----------------------------------------------------------------------------------------
 
     def connected(self, link: Link) -> None:
-        """Greet a peer.
-
-        A client of a dialect whose backends have one session is attached to the session of its listener.
-        """
+        """Greet a peer. Attach it to the session of its listener if the backends of its dialect have one session."""
         link.greet()
         if link.publishes:
             self._all.publications.add_link(link)
@@ -191,6 +188,8 @@ class Router:
         """Detach a peer that has left from its sessions, and drop those that were never used."""
         if link.publishes:
             self._all.publications.remove_link(link)
+        if link.id in self._all.postponed.waiting:
+            self._all.postponed.drop(link)
         self._all.gone(link)
         self._catching_up.discard(link.id)
 

@@ -17,6 +17,7 @@ from dragoman.gateway.overload.fair_queue import OPEN
 from dragoman.gateway.routing.ids import agent_id, canonical_id
 from dragoman.gateway.routing.past_sessions import KnownSessions, PastSessions
 from dragoman.gateway.routing.policy import Policy, SessionQuota
+from dragoman.gateway.routing.postponed import PostponedActions
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.routing.session_list import SessionList
 from dragoman.gateway.routing.session_sets import BusySessions, ListenerSessions, Publications, UnopenedSessions
@@ -160,6 +161,7 @@ class Sessions:
         self.upstream = upstream
         self.enter = enter
         self.index = SessionIndex(services.dialects)
+        self.postponed = PostponedActions()
         self.policy = Policy(route, upstream)
         self.list = SessionList(self.index, self.policy, services.queue.budget)
         self.quota = SessionQuota(lambda: self.services)
