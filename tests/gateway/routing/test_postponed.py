@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from dragoman.gateway.config.model import Limits
 from dragoman.gateway.routing.postponed import PostponedActions
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.values import Text
 from tests.dialects import parts
 from tests.gateway.in_memory import in_memory_gateway
 from tests.idle import settle
-from tests.services import services
 
 SIZE = 1 << 20  # bytes
 IMAGE = b"A" * SIZE
