@@ -23,7 +23,7 @@ Heard = TypeVar("Heard")
 BOUNDS = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
 
 TEXTS_TIMED = 16
-"""One of this many pieces of streamed text is timed, and its time counts for all of them.
+"""The number of pieces of streamed text of which the gateway times one; the time of this one counts for all of them.
 
 Timing each piece would take a tenth of the CPU of a lone token.
 """

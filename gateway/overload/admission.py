@@ -167,7 +167,10 @@ class CommandLimits:
         self._count: Iterator[None] | None = None  # of the values of a frame that is checked in several calls
 
     def check(self, frame: Frame) -> Frame | None:
-        """Return the frame, an Oversize in its place if it exceeds a limit, or None to be called once more with it."""
+        """Return the frame, or an Oversize in its place if it exceeds a limit.
+
+        Return None if a part of its values was counted. The caller then passes the same frame again.
+        """
         parts = _parts(frame)
         size = sum(map(len, parts))
         if size <= self.unchecked:
@@ -187,10 +190,10 @@ class CommandLimits:
 
 
 def expected_work(inputs: Sequence[bytes], frame: Frame) -> int:
-    """Return the least work (units) that a frame is expected to take: a quantum for an input, else the work of its
-    bytes.
+    """Return the least work (units) that a frame is expected to take.
 
-    `inputs` are the words by which a dialect's inputs are known (`CommandCost.inputs`).
+    That is a quantum for an input, else the work of its bytes. `inputs` are the words by which a dialect's inputs are
+    known (`CommandCost.inputs`).
     """
     return QUANTUM if any(word in part for part in _parts(frame) for word in inputs) else memory(frame)
 

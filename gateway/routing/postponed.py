@@ -1,7 +1,7 @@
-"""Actions of clients that wait until a backend has listed its sessions.
+"""Hold the actions of clients until a backend has listed its sessions.
 
-Their commands count as memory of their client, and are dropped with it. A client may send many large ones in the
-seconds for which a backend does not answer.
+The commands of an action count as memory of their client, and are dropped when the client is gone. Many clients may
+each send a large attachment in the seconds for which a backend does not answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def postponed(link: Link, action: Action) -> Action:
 
 
 class PostponedActions:
-    """The actions that wait, of all clients of a route."""
+    """Holds the actions of all clients of a route until a backend has listed its sessions."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, dict[int, tuple[Action, int]]] = {}
@@ -32,7 +32,7 @@ class PostponedActions:
     def postpone(self, link: Link, action: Action, *commands: Command | None) -> Action:
         """Return a call of `action` for later, which does nothing once `link` is gone.
 
-        `commands` are those that it acts on.
+        `commands` are the commands on which `action` acts. They count as memory of `link` until the call.
         """
         action = postponed(link, action)
         number, size = next(self._numbers), of_values(*commands)

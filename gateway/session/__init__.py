@@ -1,4 +1,4 @@
-"""One conversation: events of its backend come in, and events in normal form go to all of its clients.
+"""A session holds one conversation: it takes events from its backend, and sends them in normal form to its clients.
 
 session         builds the parts, performs their effects, carries events from the backend to the clients
 ports           the protocols of clients, the backend and the recorder
