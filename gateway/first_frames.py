@@ -1,8 +1,10 @@
-"""Distinguish a backend that speaks another dialect from one that is slow or silent.
+"""Distinguish a backend that speaks another dialect, or refuses the connection, from one that is slow or silent.
 
 A backend is wrong if its first frame is no message of its dialect and none that follows within a second is one. So a
 banner before the first message, or an answer that takes minutes, never counts as wrong. Nor does a very long frame: it
 would be decoded twice, here and by its link, and a pod begins with its whole history.
+
+A backend refuses the connection if it sends an error that answers no request, and then closes.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from dragoman.adapters.inbound import memory
 from dragoman.gateway.endpoint import masked_text
 from dragoman.gateway.timers import Schedule
 from dragoman.mappings.canonical import Event, Unmapped
+from dragoman.mappings.canonical.events import ErrorReported, Reply
+from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Dialect, Frame, Parts, Step
 
 PATIENCE = 1.0  # seconds for a good frame after a bad one: a backend writes its banner and its first message together
 READ_MAX = 64 * 1024  # bytes of a frame that is decoded here: 1 ms
-QUOTED = 120  # characters of the first frame that the log shows
+QUOTED = 120  # characters of the first frame that the log shows, and of a refusal
 
 log = structlog.get_logger("dragoman.upstream")
 
@@ -52,9 +56,14 @@ class FirstFrames:
         self._first: bytes | Parts = b""
         self.are_wrong = False
         """True from the first frame, if it is bad, until a good one."""
+        self.refusal = ""
+        """The text of an error that answers no request, if the backend has sent no other message."""
 
     def take(self, frames: Sequence[Frame]) -> bool:
-        """Return True if one of these frames is a message of the dialect, and no further frames are needed."""
+        """Return True if one of these frames is a message of the dialect other than a refusal.
+
+        Then no further frames are needed.
+        """
         said = [frame for frame in frames if isinstance(frame, Parts) or (isinstance(frame, bytes) and frame.strip())]
         if not said:  # empty lines, or a message over the size limit
             return False
@@ -63,10 +72,19 @@ class FirstFrames:
             self._first = said[0]
             self._prepare()
             self._schedule(PATIENCE, self._look)
-        return not self.are_wrong
+        self.refusal = "" if self.are_wrong else self._refusal(said[-1])
+        return not self.are_wrong and not self.refusal
 
     def _may_be_ours(self, frame: Frame) -> bool:
         return memory(frame) > READ_MAX or self._dialect.events.can_read(frame)
+
+    def _refusal(self, frame: Frame) -> str:
+        if not isinstance(frame, bytes) or b'"error"' not in frame or len(frame) > READ_MAX:
+            return ""
+        match _items(self._dialect, frame):
+            case [ErrorReported(text=text)] | [Reply(request="" | "null", failure=Failure(text=text))]:
+                return text[:QUOTED]
+        return ""
 
     def _look(self) -> None:
         if self.are_wrong:
@@ -115,7 +133,12 @@ def _is_said_by(dialect: Dialect, data: bytes) -> bool:
     """Return True if this frame is a known message of `dialect`. Dialects over ZeroMQ are not compared."""
     if dialect.events.unwrap is not None:
         return False
+    items = _items(dialect, data)
+    return bool(items) and not any(isinstance(item, Unmapped) for item in items)
+
+
+def _items(dialect: Dialect, data: bytes) -> list[Event]:
+    """Return the events of a frame; none if it is no message of the dialect."""
     step: Step[Event] = Step()
     dialect.events.receive([data], step)
-    items = [item for burst in step.bursts for item in burst.items]
-    return bool(items) and not step.faults and not any(isinstance(item, Unmapped) for item in items)
+    return [] if step.faults else [item for burst in step.bursts for item in burst.items]

@@ -25,7 +25,7 @@ from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.trace_context import OUTGOING
 from dragoman.gateway.overload.fair_queue import DIAL
 from dragoman.gateway.peer import Peer
-from dragoman.gateway.public_reason import exit_reason, full_reason, public_reason
+from dragoman.gateway.public_reason import exit_reason, full_reason, public_reason, without_secrets
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.wording import UNREACHABLE
@@ -251,7 +251,8 @@ class Upstream:
         self._ended_by_peer = self._link is link and not self._ending
         if self._stopped or self._link is not link:
             return
-        reason = exit_reason(transport) if self._ended_by_peer else ""
+        refusal = self._first.refusal if self._first is not None else ""
+        reason = (without_secrets(refusal) or exit_reason(transport)) if self._ended_by_peer else ""
         text = "the connection to the backend was lost"
         wrong = self._first if self._first is not None and self._first.are_wrong else None
         if wrong is not None:

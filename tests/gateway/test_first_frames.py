@@ -24,6 +24,15 @@ from tests.pairs.gateway import DEADLINE, SmoothClient, bridged, socket_path
 WHALE = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"unsupported method: run"}}'
 POD = json.dumps(snapshot()).encode()
 NEWER = b'{"event":"never_seen","data":{}}'
+FULL = "too many clients"
+REFUSALS = {
+    "pod": b'{"event":"error","data":{"code":"already_running","message":"too many clients"}}',
+    "codewhale": b'{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"too many clients"}}',
+    "smooth": b'{"type":"error","error":{"code":"BUSY","message":"too many clients"},"timestamp":1}',
+}
+ANSWER = b'{"jsonrpc":"2.0","id":"1","error":{"code":-32601,"message":"unsupported method: capabilities"}}'
+PONG = b'{"type":"pong","requestId":"1","timestamp":1}'
+OPENS = {"action": "create_conversation_session", "requestId": "r", "agentId": str(uuid4())}
 
 
 class Watched:
@@ -114,6 +123,43 @@ def test_a_slow_silent_or_newer_backend_is_never_disconnected(batches: Sequence[
     assert not watched.frames.are_wrong
 
 
+@pytest.mark.parametrize("dialect", REFUSALS)
+def test_an_error_without_a_request_is_a_refusal_until_another_message_comes(dialect: str) -> None:
+    watched = Watched(dialect)
+    assert not watched.frames.take([REFUSALS[dialect]])
+    assert watched.frames.refusal == FULL
+    assert watched.frames.take([{"pod": POD, "codewhale": ANSWER, "smooth": PONG}[dialect]])
+    assert not watched.frames.refusal
+    assert watched.timers == []
+
+
+def test_an_error_that_answers_a_request_is_no_refusal() -> None:
+    watched = Watched("codewhale")
+    assert watched.frames.take([ANSWER])
+    assert not watched.frames.refusal
+
+
+async def test_the_text_of_a_refusal_reaches_client_and_log(tmp_path: Path) -> None:
+    path = socket_path(tmp_path)
+
+    async def refuse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(REFUSALS["codewhale"] + b"\n")
+        writer.close()
+
+    with capture_logs() as logs:
+        async with (
+            asyncio.timeout(DEADLINE),
+            await asyncio.start_unix_server(refuse, path),
+            bridged(f"codewhale+unix:{path}") as (_app, url),
+            aiohttp.ClientSession() as http,
+            http.ws_connect(url) as client,
+        ):
+            await client.send_json(OPENS)
+            answer = await client.receive_json()
+    assert answer["error"]["message"] == f"the connection to the backend was lost: {FULL}"
+    assert FULL in [entry.get("cause") for entry in logs if entry["event"] == "backend lost, connecting again"]
+
+
 @pytest.mark.parametrize("error", [ImportError, TypeError], ids=["removed", "replaced"])
 async def test_other_dialects_are_imported_in_a_thread_or_not_at_all(error: type[Exception]) -> None:
     """The task belongs to the gateway, which an error in it would end."""
@@ -175,7 +221,6 @@ async def test_a_wrong_backend_is_reported_to_its_client_within_a_second_and_log
 
 async def test_the_last_stderr_lines_and_the_exit_status_of_a_child_reach_client_and_log() -> None:
     dies = "codewhale+stdio:sh -c 'read first; read second; echo no licence in /etc/whale >&2; exit 4'"
-    opens = {"action": "create_conversation_session", "requestId": "r", "agentId": str(uuid4())}
     with capture_logs() as logs:
         async with (
             asyncio.timeout(DEADLINE),
@@ -183,7 +228,7 @@ async def test_the_last_stderr_lines_and_the_exit_status_of_a_child_reach_client
             aiohttp.ClientSession() as http,
             http.ws_connect(url) as client,
         ):
-            await client.send_json(opens)
+            await client.send_json(OPENS)
             answer = await client.receive_json()
     assert "sh exited with status 4: no licence in …" in answer["error"]["message"]
     (lost,) = [entry for entry in logs if entry["event"] == "backend lost, connecting again"]
