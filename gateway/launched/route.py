@@ -55,10 +55,10 @@ def choose_route(environment: Mapping[str, str]) -> tuple[Config, Route]:
 
 def run_program(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     """Run until stopped, then exit: 0 success, 1 failure, 2 bad usage or configuration."""
-    descriptors.raise_limit()
     configure_interpreter()
     logs.configure("warning")
     try:
+        descriptors.raise_limit()
         work = serve()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_run(work))

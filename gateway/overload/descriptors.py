@@ -15,6 +15,8 @@ import os
 import resource
 import sys
 
+from dragoman.mappings.errors import ConfigError
+
 INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 """The soft limit at the start. Children get it: a program that uses select(2) fails above 1,024."""
 
@@ -24,13 +26,18 @@ TABLE = 16_384  # descriptors for which the table has room from the start: 128 K
 
 
 def raise_limit() -> None:
-    """Raise the soft limit of descriptors to the hard one, because each client and each backend needs one."""
+    """Raise the soft limit of descriptors to the hard one, because each client and each backend needs one.
+
+    Raise ConfigError if it is below RESERVE then: the event loop and the threads alone need about 25.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
     if soft != resource.RLIM_INFINITY and soft < most:
         with contextlib.suppress(OSError, ValueError):  # a system with a further limit: the inherited one stays
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
             soft = most
+    if 0 <= soft < RESERVE:
+        raise ConfigError(f"this process may open {soft} files only; raise the limit (ulimit -n) to 64 or more")
     room = TABLE if soft == resource.RLIM_INFINITY else min(soft, TABLE)
     with contextlib.suppress(OSError):  # without room in the table the gateway works, too
         os.close(fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, room - 1))

@@ -45,6 +45,19 @@ def test_the_soft_limit_is_raised() -> None:
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 256
 
 
+@pytest.mark.parametrize(
+    "program", [["bridge", "pod+unix:b", "smooth+ws://127.0.0.1:0/ws"], ["send", "pod+unix:b", "x"]]
+)
+def test_a_limit_below_the_reserve_is_reported_in_one_line(program: list[str]) -> None:
+    limited = ["sh", "-c", f'ulimit -n {RESERVE - 1}; exec "$@"', "sh", sys.executable, "-m", "dragoman", *program]
+    ended = subprocess.run(limited, check=False, capture_output=True, timeout=DEADLINE)  # our own program
+    assert ended.returncode == 2
+    assert (
+        ended.stderr.decode()
+        == "error: this process may open 31 files only; raise the limit (ulimit -n) to 64 or more\n"
+    )
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the size of the table")
 def test_the_table_of_descriptors_has_room_from_the_start() -> None:
     size = "next(line for line in open('/proc/self/status') if line.startswith('FDSize')).split()[1]"
