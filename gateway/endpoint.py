@@ -178,9 +178,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return masked_text(str(structs.replace(self, address=address, options=options)))
 
     def __str__(self) -> str:
-        options = "&".join(f"{key.translate(_IN_KEY)}={value.translate(_IN_VALUE)}" for key, value in self.options)
         address = f"{self.versioned_dialect}+{self.transport}:{self.address}"
-        return f"{address}{self.options_mark}{options}" if options else address
+        if not self.options:
+            return address
+        options = "&".join(f"{key.translate(_IN_KEY)}={value.translate(_IN_VALUE)}" for key, value in self.options)
+        return f"{address}{self.options_mark}{options}"
 
 
 @contextmanager

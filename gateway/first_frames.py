@@ -72,16 +72,15 @@ class FirstFrames:
             self._first = said[0]
             self._prepare()
             self._schedule(PATIENCE, self._look)
-        self.refusal = "" if self.are_wrong else self._refusal(said[-1])
+        if isinstance(last := said[-1], bytes):
+            self.refusal = self._refusal(last) if b'"error"' in last and not self.are_wrong else ""
         return not self.are_wrong and not self.refusal
 
     def _may_be_ours(self, frame: Frame) -> bool:
         return memory(frame) > READ_MAX or self._dialect.events.can_read(frame)
 
-    def _refusal(self, frame: Frame) -> str:
-        if not isinstance(frame, bytes) or b'"error"' not in frame or len(frame) > READ_MAX:
-            return ""
-        match _items(self._dialect, frame):
+    def _refusal(self, frame: bytes) -> str:
+        match _items(self._dialect, frame[:READ_MAX]):
             case [ErrorReported(text=text)] | [Reply(request="" | "null", failure=Failure(text=text))]:
                 return text[:QUOTED]
         return ""

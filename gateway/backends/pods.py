@@ -13,7 +13,7 @@ next. A list is made from the folders that were read, without a connection.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -28,7 +28,6 @@ from dragoman.gateway.pods.index import SLICE, KnownPods, PodIndex
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
 from dragoman.gateway.routing.policy import Refused
-from dragoman.gateway.routing.postponed import postponed
 from dragoman.gateway.routing.session_index import Rows, completed
 from dragoman.gateway.routing.session_list import page_size
 from dragoman.gateway.routing.sessions import Sessions
@@ -81,7 +80,6 @@ class PodsKind(BackendKind):
         self._index = PodIndex(self._ids_of, lambda name: session_id(sessions.route.name, name))
         self._known = KnownPods(pods, self._index, self._services.monotonic, sessions.list.note_changed)
         self._queue: deque[WaitingAction] = deque()
-        self._waiting: Counter[str] = Counter()  # link -> its actions in the queue
         self._choice = Choice()
         self._free: deque[Pod] = deque()  # free pods that were found alive, for the waiting clients
         sessions.watchers.append(self._reconsider)
@@ -125,14 +123,15 @@ class PodsKind(BackendKind):
     # -- the queue -------------------------------------------------------------------------------------
 
     def when_known(self, link: Link, command: Command | None, action: Callable[[], None]) -> bool:
-        if link.id not in self._waiting and not self._needs_pods(link, command):
+        postponed = self._sessions.postponed
+        earlier = postponed.waiting.get(link.id, ())
+        if not earlier and not self._needs_pods(link, command):
             action()
             return True
         services = self._services
-        if self._waiting[link.id] >= services.limits.pending_commands:
+        if len(earlier) >= services.limits.pending_commands:
             return False
-        self._queue.append(WaitingAction(link, command, postponed(link, action)))
-        self._waiting[link.id] += 1
+        self._queue.append(WaitingAction(link, command, postponed.postpone(link, action, command)))
         if len(self._queue) == 1:
             _ = services.start_task(self._serve(), f"{self._sessions.route.name}:pods")
         return True
@@ -166,9 +165,6 @@ class PodsKind(BackendKind):
                 if not number % AT_ONCE:
                     await asyncio.sleep(0)  # other clients get a step of the event loop
                 self._queue.popleft()
-                self._waiting[link.id] -= 1
-                if not self._waiting[link.id]:
-                    del self._waiting[link.id]
             self._free.clear()  # found for those who waited: the pods may die before the next ones come
 
     async def _choose(self, link: Link, command: Command | None) -> Choice:
@@ -227,26 +223,27 @@ class PodsKind(BackendKind):
         return None
 
     async def _find_free(self) -> str | None:
-        """Return the name of the first free pod, a candidate or one whose folder has changed; None if there is none."""
-        name = await self._free_candidate()
-        if name is None:
-            await self._known.read_folders()
-            name = await self._free_candidate()
-        return name
+        """Return the name of the first free pod; None if there is none.
 
-    async def _free_candidate(self) -> str | None:
-        """Return the name of the first free candidate. One call of a thread looks for as many pods as clients wait."""
+        The candidates come first, then the pods whose folders have changed. One call of a thread looks for as many pods
+        as clients wait.
+        """
         while self._free and not self._is_still_free(self._free[0]):
             self._free.popleft()
-        most = wanted = min(len(self._queue), SLICE)
-        while not self._free and (names := self._index.next_candidates(most, self._is_owned)):
-            asked = await self._known.probe(names, wanted=wanted, idle=True)
-            for pod in filter(self._is_free, asked):
-                self._free.append(pod)
-                self._index.add_candidate(pod.name)  # the client that gets it may still be refused
-            for name in names[len(asked) :]:
-                self._index.add_candidate(name)
-            most = min(2 * most, SLICE)
+        for has_candidates in (True, False):
+            if self._free:
+                break
+            if not has_candidates:
+                await self._known.read_folders()
+            most = wanted = min(len(self._queue), SLICE)
+            while not self._free and (names := self._index.next_candidates(most, self._is_owned)):
+                asked = await self._known.probe(names, wanted=wanted, idle=True)
+                for pod in filter(self._is_free, asked):
+                    self._free.append(pod)
+                    self._index.add_candidate(pod.name)  # the client that gets it may still be refused
+                for name in names[len(asked) :]:
+                    self._index.add_candidate(name)
+                most = min(2 * most, SLICE)
         return self._free[0].name if self._free else None
 
     def _is_free(self, pod: Pod) -> bool:

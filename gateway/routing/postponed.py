@@ -1,4 +1,4 @@
-"""Hold the actions of clients until a backend has listed its sessions.
+"""Hold the actions of clients until a backend has listed its sessions, or a pod is found.
 
 The commands of an action count as memory of their client, and are dropped when the client is gone. Many clients may
 each send a large attachment in the seconds for which a backend does not answer.
@@ -16,13 +16,8 @@ from dragoman.mappings.canonical import Command
 Action = Callable[[], None]
 
 
-def postponed(link: Link, action: Action) -> Action:
-    """Return a call of `action` for later. It is recorded with the frame that is read now, which led to it."""
-    return action if link.tap is None else link.tap.postpone(action)
-
-
 class PostponedActions:
-    """Holds the actions of all clients of a route until a backend has listed its sessions."""
+    """Holds the actions of all clients of a route that wait for the sessions of a backend."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, dict[int, tuple[Action, int]]] = {}
@@ -32,9 +27,11 @@ class PostponedActions:
     def postpone(self, link: Link, action: Action, *commands: Command | None) -> Action:
         """Return a call of `action` for later, which does nothing once `link` is gone.
 
-        `commands` are the commands on which `action` acts. They count as memory of `link` until the call.
+        `commands` are the commands on which `action` acts. They count as memory of `link` until the call. The call is
+        recorded with the frame that is read now, which led to it.
         """
-        action = postponed(link, action)
+        if link.tap is not None:
+            action = link.tap.postpone(action)
         number, size = next(self._numbers), of_values(*commands)
         self.waiting.setdefault(link.id, {})[number] = action, size
         link.meter.add(size)

@@ -20,6 +20,7 @@ import msgspec
 import pytest
 
 from dragoman.adapters.base import CloseReason
+from dragoman.adapters.meter import Meter
 from dragoman.gateway import registry
 from dragoman.gateway.backends.pods import AT_ONCE, PodsKind
 from dragoman.gateway.config.model import Route
@@ -34,9 +35,9 @@ from dragoman.gateway.routing.session_commands import SessionCommands
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenSession
+from dragoman.mappings.canonical.commands import GetSession, ListSessions, OpenSession, SubmitInput
 from dragoman.mappings.canonical.events import SessionsListed
-from dragoman.mappings.canonical.values import SessionSummary
+from dragoman.mappings.canonical.values import SessionSummary, Text
 from tests.gateway.in_memory import ManualClock
 from tests.gateway.listed import page_of
 from tests.services import services
@@ -50,7 +51,7 @@ def link(name: str = "a") -> Any:
     ended: list[CloseReason] = []
     smooth = registry.dialect("smooth")
     fields = {"principal": "ann", "id": name, "alive": True, "dialect": smooth, "ended": ended, "end": ended.append}
-    return SimpleNamespace(**fields, ingress=Ingress(), attaches=True, tap=None)
+    return SimpleNamespace(**fields, ingress=Ingress(), attaches=True, tap=None, meter=Meter())
 
 
 LINK = link()
@@ -456,6 +457,16 @@ async def test_a_client_that_floods_the_queue_is_refused_and_no_other(many_pods:
         taken = [pods.kind.when_known(flooding, GetSession(session="x"), lambda: None) for _ in range(257)]
         assert taken == [True] * 256 + [False]
         assert await pods.open() == "0000"
+
+
+async def test_a_command_that_waits_for_a_pod_counts_as_memory_of_its_client(many_pods: Any) -> None:
+    async with many_pods(FEW) as pods:
+        waiting = link("b")
+        command = SubmitInput(session="x", segments=(Text(text="x" * 1000),))
+        assert pods.kind.when_known(waiting, command, lambda: None)
+        assert waiting.meter.size >= 1000
+        await pods.open()
+        assert not waiting.meter.size
 
 
 async def test_a_failure_of_one_client_is_not_that_of_the_next(many_pods: Any) -> None:
