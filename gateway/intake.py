@@ -120,7 +120,7 @@ class FrameIntake:
         messages, too: they are read and answered.
         """
         self._act = act
-        sink = counted_sink(self._hear, self._traffic)
+        sink = counted_sink(self._take_frames, self._traffic)
         if not self.is_limited:
             return sink
         rates = ClientRates(services, sink, faults, refuse)
@@ -129,7 +129,7 @@ class FrameIntake:
             watch_pings(rates.count)
         return rates.take
 
-    def _hear(self, frames: Sequence[Frame]) -> int:  # noqa: C901  # each frame would pay for a further call
+    def _take_frames(self, frames: Sequence[Frame]) -> int:  # noqa: C901  # each frame would pay for a further call
         """Act on frames in the call that read them; return how many were taken. The others wait in the transport."""
         if self._over:
             return self.count_dropped(len(frames))

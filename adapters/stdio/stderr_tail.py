@@ -71,7 +71,7 @@ class StderrTail:
 
     def _keep(self, frames: list[Frame]) -> None:
         for frame in frames:
-            line = frame if isinstance(frame, bytes) else _said_of(frame)
+            line = frame if isinstance(frame, bytes) else _notice_of(frame)
             if self._is_in_key(line):
                 continue
             self._log.debug("stderr of child", line=_printable(line))
@@ -98,5 +98,5 @@ def _printable(line: bytes) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def _said_of(frame: Frame) -> bytes:
+def _notice_of(frame: Frame) -> bytes:
     return b"(a line of %d bytes)" % frame.size if isinstance(frame, Oversize) else b""

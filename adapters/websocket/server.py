@@ -26,7 +26,7 @@ from dragoman.adapters.websocket.request_check import RequestCheck
 from dragoman.adapters.websocket.tls import ServerTls
 from dragoman.adapters.websocket.transport import HARD_LIMIT, BatchWriter, WebSocketTransport, address
 
-TOLD = 16  # refused connections that may wait for their status 503 at one time: half of the descriptors in reserve
+REFUSING_MAX = 16  # refused connections that may wait for their status 503: half of the descriptors in reserve
 
 
 class _Accepted(asyncio.Protocol):
@@ -93,7 +93,7 @@ class WebSocketListener:
         peer = address(tcp.get_extra_info("peername"))
         refusal = self._callbacks.connect(peer)
         if refusal:
-            if self._refused >= TOLD:
+            if self._refused >= REFUSING_MAX:
                 tcp.abort()
                 return
             self._refused += 1

@@ -87,7 +87,7 @@ class Intake(Inbound):
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         socket = sockets.socket(kind, {zmq.RECONNECT_IVL: NEVER, zmq.RCVHWM: UNREAD, zmq.TCP_MAXRT: CONFIRMED})
         self.polled = sockets.poll(socket, self._arrived)
-        sockets.monitor(self.polled, EVENTS, self._hear)
+        sockets.monitor(self.polled, EVENTS, self._note_event)
 
     async def connect(self, address: str) -> None:
         """Connect and complete the handshake; raise OSError if nothing listens or the listener does not speak ZMTP."""
@@ -138,7 +138,7 @@ class Intake(Inbound):
             return
         self.push([oversize(message, limits) or Parts(channel, b"", message) for message in messages])
 
-    def _hear(self, event: int, value: int) -> None:
+    def _note_event(self, event: int, value: int) -> None:
         if self._connected.done():
             if event == zmq.EVENT_DISCONNECTED:
                 self.is_lost = True

@@ -190,8 +190,8 @@ class RelayedBackend:
     def send(self, commands: Sequence[Command]) -> None:
         self._backend.send(commands)
 
-    def rest(self) -> bool:
-        return self._backend.rest()
+    def suspend(self) -> bool:
+        return self._backend.suspend()
 
     def stop(self) -> None:
         backend, self._backend = self._backend, NO_BACKEND

@@ -91,7 +91,7 @@ class BackendCatalog(RelayedBackend):
         """Ask once more for a list, over the next connection. Without a connection it is answered without the store."""
         others = [command for command in unsent if not isinstance(command, ListSessions)]
         if others or not unsent:
-            self._session.lost(text, others, cause)  # first: a control session without a connection rests
+            self._session.lost(text, others, cause)  # first: a control session without a connection is suspended
         for asking in self._lists.values():
             if any(asking.is_asked(command.request) for command in unsent):
                 _send_to_all(asking.lost([])[1], ())

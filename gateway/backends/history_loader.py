@@ -176,9 +176,9 @@ class HistoryLoader(AskingBackend):
                 self._openings.add(command.request)
             self._backend.send([command])
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         self._long.stop()
-        return super().rest()
+        return super().suspend()
 
     def stop(self) -> None:
         self._long.stop()

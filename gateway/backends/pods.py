@@ -83,7 +83,7 @@ class PodsKind(BackendKind):
         self._choice = Choice()
         self._free: deque[Pod] = deque()  # free pods that were found alive, for the waiting clients
         sessions.watchers.append(self._reconsider)
-        sessions.on_rested.append(_disown)
+        sessions.on_suspended.append(_disown)
 
     def list_sessions(self, _link: Link, command: ListSessions, send_rows: Callable[[Rows], None]) -> None:
         send_rows([*self._page(command)])

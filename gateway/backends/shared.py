@@ -163,7 +163,7 @@ class SharedKind(RememberingOpener):
         self._texts = SharedTexts()
         self.requests = SharedRequests()
         sessions.watchers.append(self._note_end)
-        sessions.on_rested.append(self._forget)
+        sessions.on_suspended.append(self._forget)
         upstream = self._connect_upstream(self)
         if not isinstance(upstream, Upstream):
             raise ConfigError(f"route {self.state.id}: a backend with many sessions must be live, not a recording")
@@ -454,13 +454,13 @@ class SharedBackend:
     def _refuse(self, held: list[Command], failure: Failure) -> None:
         self._session.receive(refusals(held, failure))
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         self._shared.unwatch(self._session)
         return False
 
     def stop(self) -> None:
         self._asking.stop()
-        self.rest()
+        self.suspend()
         self._shared.requests.drop_session(self._session)
 
 

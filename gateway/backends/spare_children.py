@@ -34,7 +34,7 @@ class ChildConnection(Protocol):
     def state(self) -> SessionState:
         """The state of the session."""
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         """Close the connection until a command needs it; return True if it stays open."""
 
 
@@ -75,6 +75,6 @@ class SpareChildren:
         idle = min(spare, key=lambda connection: connection.state.updated_at)
         log.info("idle child ended, because another session needs one", session=idle.state.id)
         ended = self._running[idle].ended
-        idle.rest()
+        idle.suspend()
         await ended.wait()
         return True

@@ -103,7 +103,7 @@ class AnnouncedSessions:
             first = self._sessions.pop(next(iter(self._sessions)))
             if first.presence.unused:
                 first.give_up(TOO_MANY)
-                first.presence.rest(TOO_MANY.text)
+                first.presence.suspend(TOO_MANY.text)
 
     def note_deleted(self, name: str) -> None:
         """Note that the backend deleted the session that it calls `name`."""

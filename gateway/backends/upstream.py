@@ -45,12 +45,12 @@ class Upstream:
     __slots__ = (
         "_ended_by_peer",
         "_first",
+        "_is_suspended",
         "_link",
         "_lost_at",
         "_may_go_on",
         "_over_at",
         "_report",
-        "_resting",
         "_running",
         "_services",
         "_session",
@@ -71,9 +71,9 @@ class Upstream:
         self._waiting: list[Command] = []
         self._wanted = Flag()
         self._running = False
-        self._resting = False
+        self._is_suspended = False
         self._stopped = False
-        self._ended_by_peer = False  # the backend ended the last connection, so we may rest or stop now
+        self._ended_by_peer = False  # the backend ended the last connection, so the connection may be closed now
         self._over_at = 0  # ns: when the last connection ended, before the session was told
         self._lost_at: int | None = None  # ns: when the connection was lost in a turn
         self._may_go_on = False  # True if that turn may continue over a new connection
@@ -85,7 +85,7 @@ class Upstream:
             self._connect_now()
 
     def _connect_now(self) -> None:
-        self._resting = False
+        self._is_suspended = False
         if not self._running and not self._stopped:
             self._running = True
             self._services.queue.spend(DIAL)
@@ -119,10 +119,10 @@ class Upstream:
         if self._link is not None:
             self._link.fail(error)
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         if self._target.children.is_needed(self):
             return True
-        self._resting = True
+        self._is_suspended = True
         self._close()
         return False
 
@@ -150,7 +150,7 @@ class Upstream:
 
     @property
     def _ending(self) -> bool:
-        return self._stopped or self._resting
+        return self._stopped or self._is_suspended
 
     async def _keep_connected(self) -> None:
         self._target.status.wanted += 1
@@ -216,7 +216,7 @@ class Upstream:
             transport,
             self._translator,
             self._services,
-            LinkEvents(sink=self._hear, over=partial(self._link_over, transport), understands=self._understands),
+            LinkEvents(sink=self._receive, over=partial(self._link_over, transport), understands=self._understands),
             self._target.tap,
         )
         self._link = link
@@ -267,7 +267,7 @@ class Upstream:
         self._over_at = self._services.monotonic()
         self._may_go_on = self._session.lost(text, [])
 
-    def _hear(self, link: Link, bursts: list[Burst[Event]]) -> None:
+    def _receive(self, link: Link, bursts: list[Burst[Event]]) -> None:
         link.intake.stream_text(self._session.receive(bursts))
 
     def _begin(self, link: Link) -> None:

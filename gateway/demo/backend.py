@@ -121,7 +121,7 @@ class DemoBackend:
                 case _:
                     self._refuse(command.request, "unsupported", "the demo backend does not support this command")
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         return False  # an idle demo backend needs no resources
 
     def stop(self) -> None:

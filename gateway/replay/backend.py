@@ -79,7 +79,7 @@ class ReplayBackend:
             self._started = True
             self._begin_turn(self._plan.turns[0])
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         return False  # an idle replay needs no resources
 
     def stop(self) -> None:

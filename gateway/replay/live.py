@@ -185,7 +185,7 @@ class LiveFallback:
             else:
                 self._replay.send([command])
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         return False  # the connection is kept: the live backend knows this conversation only through it
 
     def stop(self) -> None:

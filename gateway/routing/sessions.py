@@ -173,7 +173,7 @@ class Sessions:
         observer = SessionObserver(
             on_renamed=self._changed,
             on_status=self._notify_watchers,
-            on_rested=self._rested,
+            on_suspended=self._suspended,
             on_busy=self.busy.note,
             on_run=events.on_run,
             changed=self.list.changed,
@@ -184,7 +184,7 @@ class Sessions:
         self._unopened = UnopenedSessions()
         self.watchers: list[Callable[[Session], None]] = []
         """Functions that are called with each session that is new, has changed or is over."""
-        self.on_rested: list[Callable[[Session], None]] = []
+        self.on_suspended: list[Callable[[Session], None]] = []
         """Functions that are called with each session that was not used for `session_ttl`, before it is forgotten."""
 
     def change_route(self, route: Route, services: Services) -> None:
@@ -298,8 +298,8 @@ class Sessions:
         if session.presence.vacant and not self.listener_sessions.is_reachable(session):
             self.drop(session)
 
-    def _rested(self, session: Session) -> None:
-        for act in self.on_rested:
+    def _suspended(self, session: Session) -> None:
+        for act in self.on_suspended:
             act(session)
         end = self.announce if self.listener_sessions.is_lasting(session) else self.drop
         end(session)

@@ -186,7 +186,7 @@ class Commands:
     def _disconnect(self) -> None:
         if self._context.states.turn is not TurnState.DISCARDED:
             return
-        if self._context.effects.backend.rest():
+        if self._context.effects.backend.suspend():
             self.note_discarded()  # other sessions need the connection
         else:
             self._context.log.warning("the backend went on with a turn that is over for clients; connection closed")
@@ -208,7 +208,7 @@ class Commands:
     def _settle(self, request: str) -> PendingCommand | None:
         """Stop waiting for the answer to this command, and return it."""
         pending = self._in_flight.settle(request)
-        self._inputs.settled(request)
+        self._inputs.note_settled(request)
         self._context.effects.note_quiet()
         return pending
 

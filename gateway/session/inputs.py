@@ -109,7 +109,8 @@ class Inputs:
         began = own is not None and own.behind is None and own.request != ""
         return began or owner == client.id or owner not in attachments
 
-    def settled(self, request: str) -> None:
+    def note_settled(self, request: str) -> None:
+        """Stop waiting for the acceptance of an input if `request` is its command, which was answered."""
         if request == self._context.states.waiting:
             self._context.states.await_input("")
 

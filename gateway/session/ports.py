@@ -102,7 +102,7 @@ class Backend(Protocol):
     def send(self, commands: Sequence[Command]) -> None:
         """Write each command once, now or when the connection is established; report those that fail to `lost`."""
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         """Close an idle connection until the next `start` or `send`.
 
         Return True if it stays open, because other sessions need it now.
@@ -198,5 +198,5 @@ class Effects(Protocol):
     def on_last_detach(self) -> None:
         """Handle the detachment of the last client."""
 
-    def rested(self) -> None:
+    def suspended(self) -> None:
         """Handle a session that had neither a client nor a turn for `session_ttl`."""

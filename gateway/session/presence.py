@@ -255,21 +255,21 @@ class Presence:
         if left > TIMER_ERROR:
             self._expiry.start(left, self._expire)
             return
-        self.rest("session_ttl")
+        self.suspend("session_ttl")
 
-    def rest(self, reason: str) -> None:
+    def suspend(self, reason: str) -> None:
         """Close the connection to the backend of an unused session, and write that to the log and the audit log.
 
         If other sessions need the connection, try again after `session_ttl`.
         """
-        if self._context.effects.backend.rest():
+        if self._context.effects.backend.suspend():
             self._expiry.start(self._context.services.limits.session_ttl, self._expire)
             return
         self._context.log.info("session idle, closing its backend connection")
         audit.note("close", "gateway", session=self._context.state.id, reason=reason)
-        self._context.effects.rested()
+        self._context.effects.suspended()
 
-    def rest_backend(self) -> None:
+    def suspend_backend(self) -> None:
         """Stop connecting to a lost backend until the next client or command, unless a client or a turn needs it.
 
         If turns of the backend outlive the connection, a turn that this gateway does not know may still run.
@@ -277,7 +277,7 @@ class Presence:
         context = self._context
         waits = context.states.busy or context.in_flight or self._pending.waiting
         if self.has_no_clients and not waits and context.upstream.lost_turn != "goes_on":
-            self._context.effects.backend.rest()
+            self._context.effects.backend.suspend()
 
     def close(self) -> None:
         """Detach every client and stop the timer: the session has ended."""

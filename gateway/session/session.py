@@ -66,7 +66,7 @@ class NoBackend:
     def send(self, commands: Sequence[Command]) -> None:
         """Drop the commands of a session that has ended."""
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         return False
 
     def stop(self) -> None:
@@ -87,7 +87,7 @@ class SessionObserver(Struct, frozen=True, kw_only=True):
     The last argument is True if the backend has not named the session before.
     """
     on_status: Callable[[Session], None] = do_nothing
-    on_rested: Callable[[Session], None] = do_nothing
+    on_suspended: Callable[[Session], None] = do_nothing
     """Called when the connection to the backend was closed, because no client came for `session_ttl`."""
     on_busy: Callable[[Session, bool], None] = do_nothing
     """Called with True when a turn is open or an input waits to be accepted, and with False when neither is."""
@@ -166,8 +166,8 @@ class Session:
         if self._route.on_last_detach == "cancel" and self.form.states.busy and not self.inputs.of_caller:
             self.commands.cancel(None, CancelTurn())
 
-    def rested(self) -> None:
-        self._observer.on_rested(self)
+    def suspended(self) -> None:
+        self._observer.on_suspended(self)
 
     # -- the backend -----------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class Session:
             self.pending.note_history()
             return True
         self.give_up(failure, everything=not unsent)
-        self.presence.rest_backend()
+        self.presence.suspend_backend()
         return False
 
     def give_up(self, failure: Failure, *, everything: bool = True) -> None:

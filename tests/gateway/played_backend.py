@@ -37,7 +37,7 @@ class PlayedBackend:
         for command in commands:
             self.asked.put_nowait(command)
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         return False
 
     def stop(self) -> None:

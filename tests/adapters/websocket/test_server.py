@@ -20,7 +20,7 @@ from dragoman.adapters.base import CloseReason, TransportLimits
 from dragoman.adapters.send_queue import count_confirmed, count_unread
 from dragoman.adapters.websocket import WebSocketTransport, listen
 from dragoman.adapters.websocket.handshake import Handshake
-from dragoman.adapters.websocket.server import TOLD
+from dragoman.adapters.websocket.server import REFUSING_MAX
 from dragoman.adapters.websocket.transport import PONGS_MAX
 from tests.adapters.websocket.peers import (
     FLOOD,
@@ -474,10 +474,10 @@ async def test_most_connections_without_room_are_closed_before_they_say_anything
     room = Room(0)
     loop = asyncio.get_running_loop()
     async with serving(connect=room.connect, disconnect=room.disconnect) as server, AsyncExitStack() as stack:
-        silent = [stack.enter_context(upgrade(server, b"")) for _ in range(TOLD + 3)]
-        for client in silent[TOLD:]:
+        silent = [stack.enter_context(upgrade(server, b"")) for _ in range(REFUSING_MAX + 3)]
+        for client in silent[REFUSING_MAX:]:
             assert await loop.sock_recv(client, 1) == b""
-        assert len(room.asked) == TOLD + 3
+        assert len(room.asked) == REFUSING_MAX + 3
 
 
 async def host_answer(server: Server, host: str) -> int:

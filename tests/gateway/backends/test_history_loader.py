@@ -102,7 +102,7 @@ class HistoryLoaderStage:
     def send(self, commands: Sequence[Command]) -> None:
         self.asked += commands
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         self.asked = []
         return False
 
@@ -365,7 +365,7 @@ def test_clients_are_told_once_that_a_history_is_refused() -> None:
 def test_a_stopped_loader_waits_for_nothing() -> None:
     stage = HistoryLoaderStage("c1")
     stage.loader.start()
-    stage.loader.rest()
+    stage.loader.suspend()
     stage.loader.stop()
     assert stage.time.waiting == []
 
@@ -707,11 +707,11 @@ def test_a_history_is_read_no_longer_than_its_client_waits_for_it() -> None:
     assert store.time.waiting == []
 
 
-def test_start_rest_and_stop_are_passed_to_the_backend() -> None:
+def test_start_suspend_and_stop_are_passed_to_the_backend() -> None:
     stage = HistoryLoaderStage()
     stage.loader.start()
     assert stage.starts == 1
-    for end in (stage.loader.rest, stage.loader.stop):
+    for end in (stage.loader.suspend, stage.loader.stop):
         stage.loader.send([submit("r")])
         end()
         assert stage.asked == []

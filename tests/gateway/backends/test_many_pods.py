@@ -130,7 +130,7 @@ class ManyPods:
     def send(self, commands: Sequence[Command]) -> None:
         raise AssertionError(f"{commands} were sent")
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         return False
 
     def stop(self) -> None:

@@ -230,7 +230,7 @@ async def test_a_pod_becomes_free_when_its_session_is_forgotten(tmp_path: Path) 
         (session,) = app.routers[0].sessions
         await until(lambda: not session.delivery.attachments)
         assert "error" in await opened(url)
-        session.presence.rest("session_ttl")
+        session.presence.suspend("session_ttl")
         assert app.routers[0].sessions == []
         assert (await opened(url))["data"]["conversationId"] == conversation(tmp_path, "atlas")
 
@@ -241,7 +241,7 @@ async def test_a_pod_that_was_forgotten_and_is_opened_again_is_refused_to_the_ne
             await client.turn("retry")
         (session,) = app.routers[0].sessions
         await until(lambda: not session.delivery.attachments)
-        session.presence.rest("session_ttl")
+        session.presence.suspend("session_ttl")
         async with opening(url) as reply:
             assert "error" not in reply
             assert "error" in await opened(url)

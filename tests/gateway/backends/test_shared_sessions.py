@@ -318,7 +318,7 @@ async def test_a_session_created_again_under_the_id_of_a_deleted_one_counts_as_a
         await made.answers("CreateSession", {"id": ONE})
         await made.publishes("session.update", **row(ONE))
         for session in made.router.sessions:
-            session.presence.rest("session_ttl")
+            session.presence.suspend("session_ttl")
         assert made.router.sessions == []
         await made.publishes("llm.token", session_id=ONE, token="Hi")
         await made.answers_each("message.list", [])

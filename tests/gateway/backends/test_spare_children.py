@@ -41,12 +41,12 @@ class Connection:
     ) -> None:
         self.state = SessionState(id="s", updated_at=used_at)
         self.is_spare = is_spare
-        self.rested = False
+        self.suspended = False
         self._running = ExitStack()
         self._running.enter_context(children.holding(self, Peer(serves=serves, waits=waits)))
 
-    def rest(self) -> bool:
-        self.rested, self.is_spare = True, False
+    def suspend(self) -> bool:
+        self.suspended, self.is_spare = True, False
         return False
 
     def ends(self) -> None:
@@ -59,7 +59,7 @@ async def test_the_child_whose_session_was_used_least_recently_is_ended() -> Non
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         ended = group.create_task(children.end_one(), name="end")
         await settle()
-        assert [connection.rested for connection in used] == [False, True, False]
+        assert [connection.suspended for connection in used] == [False, True, False]
         assert not ended.done(), "its process still runs"
         used[1].ends()
         assert await ended is True
@@ -69,7 +69,7 @@ async def test_no_child_is_ended_that_its_session_needs() -> None:
     children = SpareChildren()
     needed = Connection(children, 1, is_spare=False)
     assert await children.end_one() is False
-    assert not needed.rested
+    assert not needed.suspended
 
 
 async def test_a_child_that_has_ended_is_not_ended_again() -> None:
@@ -84,7 +84,7 @@ async def test_two_sessions_that_need_a_child_at_once_end_two_children() -> None
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         both = [group.create_task(children.end_one(), name=f"end {n}") for n in range(2)]
         await settle()
-        assert [connection.rested for connection in used] == [True, True, False]
+        assert [connection.suspended for connection in used] == [True, True, False]
         for connection in used[:2]:
             connection.ends()
         assert [await task for task in both] == [True, True]

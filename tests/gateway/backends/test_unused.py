@@ -35,7 +35,7 @@ async def forgotten(made: InMemoryPandoGateway) -> MemoryTransport:
     """Return a client of a route that has just forgotten both sessions of its pando."""
     client = await made.lists(row(ONE, "Atlas"), row(OTHER, "Borealis"))
     for session in made.router.sessions:
-        session.presence.rest("session_ttl")  # the time itself would also end the connection: nobody keeps it alive
+        session.presence.suspend("session_ttl")  # the time itself would also end the connection: nobody keeps it alive
     assert made.router.sessions == []
     client.got.clear()
     return client

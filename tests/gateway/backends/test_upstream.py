@@ -332,7 +332,7 @@ async def test_an_upstream_stopped_while_it_connects_closes_the_new_connection()
 async def test_a_resting_upstream_has_no_connection_until_it_is_needed_again() -> None:
     async with dialled() as made:
         await made.connect()
-        made.upstream.rest()
+        made.upstream.suspend()
         await settle()
         assert made.pods[0].closed is not None
         assert made.running() == 0
@@ -344,7 +344,7 @@ async def test_a_resting_upstream_has_no_connection_until_it_is_needed_again() -
 async def test_an_upstream_needed_while_it_goes_to_rest_connects_again() -> None:
     async with dialled(NEAR) as made:
         await made.connect()
-        made.upstream.rest()
+        made.upstream.suspend()
         made.upstream.start()
         await until(made, 2)
         assert made.attempts == 2
@@ -357,7 +357,7 @@ async def test_a_command_at_the_moment_of_the_close_waits_for_the_next_connectio
     monkeypatch.setattr(registry.dialect("pod").client, "may_be_closed", lambda _self: True)
     async with dialled(NEAR) as made:
         await made.connect()
-        made.upstream.rest()
+        made.upstream.suspend()
         made.submits("a")
         await until(made, 2)
         assert made.got() == [[], [run("a")]]
@@ -373,11 +373,11 @@ async def test_a_connection_that_other_sessions_need_does_not_rest(
     async with dialled() as made:
         await made.connect()
         needed.append(made.upstream)
-        assert made.upstream.rest()
+        assert made.upstream.suspend()
         await settle()
         assert made.pods[0].is_open()
         needed.clear()
-        assert not made.upstream.rest()
+        assert not made.upstream.suspend()
         await settle()
         assert not made.pods[0].is_open()
 

@@ -170,7 +170,7 @@ def test_a_stopped_replay_sends_nothing_more(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", end=None).at(1000).sends(TextDelta(text="1")).ends()
     watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
     watched.asks(said("one"))
-    watched.backend.rest()
+    watched.backend.suspend()
     watched.backend.stop()
     assert watched.news(after=10) == []
 

@@ -60,7 +60,7 @@ class Backend:
     def send(self, commands: Sequence[Command]) -> None:
         self.asked += commands
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         raise AssertionError("it is kept")
 
     def stop(self) -> None:
@@ -265,7 +265,7 @@ def test_a_fork_at_the_beginning_has_only_the_history(tmp_path: Path) -> None:
 
 def test_replay_and_live_backend_end_with_their_session(tmp_path: Path) -> None:
     made = ReplayWithLiveBackend(tmp_path, spy=True)
-    made.forked.rest()
+    made.forked.suspend()
     made.forked.stop()
     assert made.behind.backend.stopped
     made.watched.backend.send([said("one")])

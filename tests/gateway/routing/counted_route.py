@@ -59,7 +59,7 @@ class OpenedConversation:
                 opened = SessionOpened(request=command.request, session=str(UUID(int=self._number)), ext={})
                 self._session.receive([Burst(items=[opened])])
 
-    def rest(self) -> bool:
+    def suspend(self) -> bool:
         return False
 
     def stop(self) -> None:

@@ -142,7 +142,7 @@ def test_opening_a_session_examines_only_the_new_session(crowd: CountedRoute, mo
 def test_forgetting_a_session_examines_no_other_session(crowd: CountedRoute, monkeypatch: pytest.MonkeyPatch) -> None:
     session = crowd.router.sessions[0]
     with touched(monkeypatch) as seen:
-        session.presence.rest("session_ttl")
+        session.presence.suspend("session_ttl")
     assert seen == {id(session)}
 
 

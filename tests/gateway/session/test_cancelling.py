@@ -380,7 +380,7 @@ async def test_a_connection_that_other_sessions_need_is_closed_a_deadline_later(
     async with in_memory_gateway(upstream="smooth") as made:
         await cut(made)
         with monkeypatch.context() as patched:
-            patched.setattr(Upstream, "rest", lambda _self: True)
+            patched.setattr(Upstream, "suspend", lambda _self: True)
             await made.script().passes(Limits().accept_deadline)
         assert made.pods[0].transport.is_open()
         await made.script().passes(Limits().accept_deadline)

@@ -1,4 +1,4 @@
-"""Presence: callers and subscribers keep no session awake, and a session without clients rests after a while."""
+"""Presence: callers and subscribers keep no session awake, and a session without clients is suspended after a while."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ async def test_a_session_that_a_caller_only_read_rests_after_its_time() -> None:
         await called(made, "session.get", session_id=ONE)
         await made.begins(row(ONE))
         (session,) = made.router.sessions
-        rested: list[Session] = []
-        made.router.watch(rested.append)
+        suspended: list[Session] = []
+        made.router.watch(suspended.append)
         made.time.passes(TTL - 1)
-        assert rested == []
+        assert suspended == []
         made.time.passes(1)
-        assert rested == [session]
+        assert suspended == [session]
 
 
 async def test_a_subscriber_to_everything_keeps_no_session_awake() -> None:

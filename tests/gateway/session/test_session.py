@@ -576,7 +576,7 @@ async def test_a_session_whose_connection_others_need_is_kept_for_its_time_again
     async with in_memory_gateway() as made:
         ttl = Limits().session_ttl
         with monkeypatch.context() as patched:
-            patched.setattr(Upstream, "rest", lambda _self: True)
+            patched.setattr(Upstream, "suspend", lambda _self: True)
             await made.opens("a").leaves("a").passes(ttl)
         assert made.time.waiting == [ttl]
         await made.script().passes(ttl)
