@@ -93,9 +93,9 @@ def _telemetry() -> Telemetry | None:
 
 def _log_losses(ledger: Ledger) -> None:
     """Log the rows of the ledger; losses of mere bookkeeping appear at level DEBUG only."""
-    for said, entries in (("not delivered", ledger.entries()), ("delivered without some fields", ledger.partial())):
+    for outcome, entries in (("not delivered", ledger.entries()), ("delivered without some fields", ledger.partial())):
         for entry in entries[:LOSSES_LOGGED]:
-            (log.debug if entry.kind in MISSED_BY_NOBODY else log.info)(said, **structs.asdict(entry))
+            (log.debug if entry.kind in MISSED_BY_NOBODY else log.info)(outcome, **structs.asdict(entry))
 
 
 class App:

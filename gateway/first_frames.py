@@ -64,15 +64,15 @@ class FirstFrames:
 
         Then no further frames are needed.
         """
-        said = [frame for frame in frames if isinstance(frame, Parts) or (isinstance(frame, bytes) and frame.strip())]
-        if not said:  # empty lines, or a message over the size limit
+        filled = [frame for frame in frames if isinstance(frame, Parts) or (isinstance(frame, bytes) and frame.strip())]
+        if not filled:  # empty lines, or a message over the size limit
             return False
-        self.are_wrong = not any(map(self._may_be_ours, said))
+        self.are_wrong = not any(map(self._may_be_ours, filled))
         if self.are_wrong and not self._first:
-            self._first = said[0]
+            self._first = filled[0]
             self._prepare()
             self._schedule(PATIENCE, self._look)
-        if isinstance(last := said[-1], bytes):
+        if isinstance(last := filled[-1], bytes):
             self.refusal = self._refusal(last) if b'"error"' in last and not self.are_wrong else ""
         return not self.are_wrong and not self.refusal
 
@@ -94,7 +94,7 @@ class FirstFrames:
 
         `quoted` adds the first frame, which clients must not see.
         """
-        text, others = f"speaks something else than {self._dialect.name}", self._spoken
+        text, others = f"speaks something else than {self._dialect.name}", self._other_dialects
         if quoted:
             from dragoman.gateway.recording.redaction.rules import redact_text  # 30 ms that no good backend needs
 
@@ -107,10 +107,10 @@ class FirstFrames:
         return self._first.parts[-1] if isinstance(self._first, Parts) else self._first
 
     @cached_property
-    def _spoken(self) -> list[str]:
+    def _other_dialects(self) -> list[str]:
         """Return the names of the other dialects that have the first frame; none if they cannot be imported."""
         others = [one for one in _load(self._dialects).values() if one.name != self._dialect.name]
-        return [one.name for one in others if _is_said_by(one, self._data)]
+        return [one.name for one in others if _is_message_of(one, self._data)]
 
 
 async def import_others(dialects: Callable[[], Mapping[str, Dialect]]) -> None:
@@ -128,7 +128,7 @@ def _load(dialects: Callable[[], Mapping[str, Dialect]]) -> Mapping[str, Dialect
         return {}
 
 
-def _is_said_by(dialect: Dialect, data: bytes) -> bool:
+def _is_message_of(dialect: Dialect, data: bytes) -> bool:
     """Return True if this frame is a known message of `dialect`. Dialects over ZeroMQ are not compared."""
     if dialect.events.unwrap is not None:
         return False

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from dragoman.gateway.recording.recorder import Tap
 
 T = TypeVar("T")
-Said = TypeVar("Said")
+Sent = TypeVar("Sent")
 
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
 CREDENTIAL_CHECK = 60.0  # seconds between two checks of its expiry: the clock may be set, a machine may sleep
@@ -144,7 +144,7 @@ class Link:
         self,
         peer: Peer,
         transport: Transport,
-        translator: Translator[T, Said],
+        translator: Translator[T, Sent],
         services: Services,
         events: LinkEvents[T],
         tap: Tap | None = None,

@@ -121,14 +121,14 @@ class Listeners:
     async def _listen(self, endpoint: Endpoint, target: ListenerTarget, ingress: Ingress) -> Listener:
         us = Instance(id=new_id(), started_at=time.time_ns(), sessions=lambda: target.router.published)
         dialect = registry.dialect(endpoint.dialect)
-        spoken = dialect.served(us) if dialect.served is not None else dialect
-        publication = spoken.publication
+        served_dialect = dialect.served(us) if dialect.served is not None else dialect
+        publication = served_dialect.publication
         counts = registry.spec_of(endpoint).counts_connections
-        port = ClientPort(dialect=spoken, target=target, ingress=ingress, counts=counts)
+        port = ClientPort(dialect=served_dialect, target=target, ingress=ingress, counts=counts)
         clients = self._clients
 
         def accept(transport: Transport, principal: Principal | Refusal = LOCAL) -> None:
-            translator = spoken.server(time.time_ns, new_id, endpoint.generation)
+            translator = served_dialect.server(time.time_ns, new_id, endpoint.generation)
             clients.welcome(port, transport, translator, principal, attaches=publication is None)
 
         def publish(transport: Transport) -> None:

@@ -110,8 +110,8 @@ def _load_theirs(entry: EntryPoint) -> Dialect:
         return loaded
     if isinstance(loaded, Dialect):
         why = f"its record has the name {loaded.name!r}"
-    told = f"the dialect {entry.name!r} of another package cannot be used"
-    raise ConfigError(f"{told}: {why or f'{entry.value} is no Dialect'}; repair or uninstall that package")
+    text = f"the dialect {entry.name!r} of another package cannot be used"
+    raise ConfigError(f"{text}: {why or f'{entry.value} is no Dialect'}; repair or uninstall that package")
 
 
 def played(endpoint: Endpoint) -> bool:
@@ -156,8 +156,8 @@ def recorded(header: Header) -> Dialect:
         endpoint = parse(header.upstream)
         return recorded(read_header(endpoint)) if played(endpoint) else dialect(endpoint.dialect)
     except (ConfigError, RecursionError):  # RecursionError: a recording that names itself as its upstream
-        spoken = [name for name in header.dialects if name in names()]
-        return dialect(spoken[0] if len(spoken) == 1 else "pod")
+        known_names = [name for name in header.dialects if name in names()]
+        return dialect(known_names[0] if len(known_names) == 1 else "pod")
 
 
 def forms(name: str, *, listen: bool) -> list[str]:

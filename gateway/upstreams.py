@@ -186,7 +186,7 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
 
         return Replay(self.route.upstream, upstream, plan, self.sessions.services, self._go_live)
 
-    def _go_live(self, session: BackendEvents, endpoint: Endpoint, tells_model_turns: bool) -> LiveBackend:
+    def _go_live(self, session: BackendEvents, endpoint: Endpoint, sends_model_turns: bool) -> LiveBackend:
         """Make the live backend behind a session's replay, with its own connection."""
         from dragoman.gateway.replay.live import LiveBackend
 
@@ -196,7 +196,7 @@ class RouteDialer(Struct, frozen=True, kw_only=True):
             self.sessions.services,
             lambda live: self.dial(live, endpoint),
             name=endpoint.masked,
-            tells_model_turns=tells_model_turns,
+            sends_model_turns=sends_model_turns,
         )
 
 

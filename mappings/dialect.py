@@ -28,9 +28,9 @@ from dragoman.mappings.rules import Nothing, Rules, RuleTable
 T = TypeVar("T")
 """Event or Command."""
 
-Heard = TypeVar("Heard")
-Said = TypeVar("Said", contravariant=True)
-"""The items that the peer of a link sends (`Heard`), and those that we send it (`Said`): commands and events, or the
+Received = TypeVar("Received")
+Sent = TypeVar("Sent", contravariant=True)
+"""The items that the peer of a link sends (`Received`), and those that we send it (`Sent`): commands and events, or the
 reverse.
 """
 
@@ -203,7 +203,7 @@ class Rendered(Struct, frozen=True, kw_only=True, gc=False):
     losses: list[Loss]
 
 
-class Translator(ABC, Generic[Heard, Said]):
+class Translator(ABC, Generic[Received, Sent]):
     """The protocol state of one link.
 
     `Translator[Command, Event]` serves a client, `Translator[Event, Command]` a backend. A dialect defines `receive`
@@ -227,19 +227,19 @@ class Translator(ABC, Generic[Heard, Said]):
     def note_backend(self, backend: Dialect) -> None:
         """Note the dialect of the backend of this client's route: the capabilities that we report may depend on it."""
 
-    def opened(self) -> Step[Heard]:
+    def opened(self) -> Step[Received]:
         """Return the frames to send when the link opens."""
         return Step()
 
     @abstractmethod
-    def receive(self, frames: Sequence[Frame]) -> Step[Heard]:
+    def receive(self, frames: Sequence[Frame]) -> Step[Received]:
         """Read frames of the peer. Never raises: errors of the peer become `faults` of the step."""
 
     @abstractmethod
-    def send(self, items: Sequence[Said]) -> Step[Heard]:
+    def send(self, items: Sequence[Sent]) -> Step[Received]:
         """Write items for the peer: replies if we are the server, commands if we are the client."""
 
-    def attach(self, state: SessionState, request: str) -> Step[Heard]:
+    def attach(self, state: SessionState, request: str) -> Step[Received]:
         """Return the frames that show this session to the peer; a backend is shown none.
 
         `request` is the id of the request that asked for it, "" if the peer asked by connecting.
@@ -249,7 +249,7 @@ class Translator(ABC, Generic[Heard, Said]):
     def detach(self, state: SessionState) -> None:
         """Forget this session, which no link uses any more."""
 
-    def on_delivered(self, batch: Batch) -> Step[Heard]:
+    def on_delivered(self, batch: Batch) -> Step[Received]:
         """Update the state after this batch was sent to the peer: it may begin or end a run of the peer."""
         return Step()
 
@@ -282,7 +282,7 @@ class Translator(ABC, Generic[Heard, Said]):
         """Return a fast reader for further pieces of the block just received; None if `receive` must read them."""
         return None
 
-    def closed(self, cause: str) -> Step[Heard]:
+    def closed(self, cause: str) -> Step[Received]:
         """Return the last frames before the link closes."""
         return Step()
 
@@ -539,7 +539,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     # Servers store every message and answer requests for history at any time; else the session's transcript answers.
     stores_history: bool = False
     # A history that the server sends without a request contains tool calls, not only messages.
-    tells_calls: bool = True
+    lists_calls: bool = True
     # The ext of a ResumeSession that adds items of another history to a conversation, if a server accepts such.
     takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
     # Servers list a session from its start, not only after its first message.

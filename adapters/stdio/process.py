@@ -88,7 +88,7 @@ class Process:
     ) -> None:
         self._bounds = bounds
         self._ended = ended
-        self._told_over = over
+        self._on_end = over
         self._loop = asyncio.get_running_loop()
         self._popen = popen = _spawned(argv, env, cwd)
         self._over = False  # no process of the group is left
@@ -187,7 +187,7 @@ class Process:
         """Return True if no process of the group is left; after that the group's number may be reused."""
         if not self._over and self._nobody_left():
             self._over = True
-            self._told_over(self.pid)
+            self._on_end(self.pid)
         return self._over
 
     def _nobody_left(self) -> bool:

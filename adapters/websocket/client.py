@@ -188,14 +188,14 @@ class _Handshake:
         self.tcp = connection.transport
 
     async def _refusal(self, response: ClientResponse) -> str:
-        said = [f"HTTP {response.status} {response.reason or ''}".rstrip()]
+        parts = [f"HTTP {response.status} {response.reason or ''}".rstrip()]
         if "Location" in response.headers:
-            said.append(f"go to {response.headers['Location']}")
+            parts.append(f"go to {response.headers['Location']}")
         elif response.content_type == "text/plain":  # HTML is for browsers, not for an error's text
             with contextlib.suppress(TimeoutError, ClientError):
                 async with asyncio.timeout(self._deadline):
-                    said += (await response.content.read(BODY_SIZE)).decode(errors="replace").splitlines()[:1]
-        return ": ".join(said)
+                    parts += (await response.content.read(BODY_SIZE)).decode(errors="replace").splitlines()[:1]
+        return ": ".join(parts)
 
 
 class _RefusedError(ClientError):
@@ -305,8 +305,8 @@ def _cause(url: str, error: Exception) -> str:
             hint = "; is it a wss: address?" if url.startswith("ws:") else ""
             text = f"the server closed the connection during the handshake{hint}"
         case ClientResponseError() | _NoWebSocketError():
-            said = error.message if isinstance(error, ClientResponseError) else error
-            text = f"the server did not answer with a WebSocket: {said}"
+            cause = error.message if isinstance(error, ClientResponseError) else error
+            text = f"the server did not answer with a WebSocket: {cause}"
         case _:
             text = str(error) or type(error).__name__
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())

@@ -80,7 +80,7 @@ class MessageParser:
     __slots__ = ("_completed", "_counted", "_heard", "_kept", "_meter", "_parser", "_receiver", "_room", "_unfinished")
 
     def __init__(self, receiver: Receiver, meter: Meter, limit: int) -> None:
-        self._heard = False  # a message was read since the last `was_heard`
+        self._heard = False  # a message was read since the last `has_received`
         self._receiver = receiver
         self._meter = meter
         self._completed = Completed()
@@ -117,7 +117,7 @@ class MessageParser:
             self._end(completed.error)
         return messages
 
-    def was_heard(self) -> bool:
+    def has_received(self) -> bool:
         """Return True if a message was read since the last call."""
         heard, self._heard = self._heard, False
         return heard

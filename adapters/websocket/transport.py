@@ -90,8 +90,8 @@ class BatchWriter:
     def close(self, code: int, reason: str) -> None:
         """Send a close frame, and nothing more. Its reason is cut to what fits."""
         if not self.ended and not self._tcp.is_closing():
-            told = reason.encode()[:REASON_SIZE].decode(errors="ignore").encode()
-            self._tcp.write(self._encoding.control(CLOSE, code.to_bytes(CODE_SIZE) + told))
+            shortened = reason.encode()[:REASON_SIZE].decode(errors="ignore").encode()
+            self._tcp.write(self._encoding.control(CLOSE, code.to_bytes(CODE_SIZE) + shortened))
         self.ended = True
 
     def _write(self, data: bytes) -> None:
@@ -327,7 +327,7 @@ class WebSocketTransport(Inbound):
         as it takes what waits for it. A peer that is not read cannot be heard, but it must take what waits for it too.
         """
         heartbeat = self._limits.heartbeat
-        if self._parser is not None and self._parser.was_heard():
+        if self._parser is not None and self._parser.has_received():
             self._schedule_check(heartbeat)
         elif since == heartbeat and not self._tcp.is_closing():
             self._is_reading()
@@ -349,8 +349,8 @@ class WebSocketTransport(Inbound):
         if descriptor < 0:
             return False
         before, self._confirmed = self._confirmed, count_confirmed(descriptor)
-        tells = self._confirmed > 0 and count_unread(descriptor) > 0
-        return self._confirmed != before if tells else self._is_paused
+        is_known = self._confirmed > 0 and count_unread(descriptor) > 0
+        return self._confirmed != before if is_known else self._is_paused
 
 
 def _close_reason(code: int, words: str | None) -> str:

@@ -107,7 +107,7 @@ class Callers:
         return self._waiting > self._limits.receive_high
 
     def _arrived(self, messages: list[Message]) -> None:
-        said: dict[Caller, list[Frame]] = {}
+        arrived: dict[Caller, list[Frame]] = {}
         dropped = 0
         for identity, *parts in messages:
             if identity in self._banned and self._is_banned(identity):
@@ -118,10 +118,10 @@ class Callers:
                 continue
             self._touch(caller)
             message = tuple(parts)
-            said.setdefault(caller, []).append(oversize(message, self._limits) or Parts("rpc", identity, message))
+            arrived.setdefault(caller, []).append(oversize(message, self._limits) or Parts("rpc", identity, message))
         if dropped:
             self._events.lost(Loss(kind="call", why="the caller was disconnected for a limit", count=dropped))
-        for caller, frames in said.items():
+        for caller, frames in arrived.items():
             caller.take(frames)
         if self._too_much:
             self._polled.pause()

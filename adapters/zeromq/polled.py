@@ -37,7 +37,7 @@ class Polled:
     """A socket that passes received messages to `take` in batches of at most `batch`, and can send.
 
     If a message has more than `most_parts` parts, only that many are kept; the others are read and dropped. With
-    `tells_sender`, each message ends with a further part: the descriptor of the connection that it came by.
+    `adds_sender`, each message ends with a further part: the descriptor of the connection that it came by.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Polled:
         take: Callable[[list[Message]], None],
         most_parts: int,
         *,
-        tells_sender: bool = False,
+        adds_sender: bool = False,
         batch: int = BATCH,
     ) -> None:
-        self._tells_sender, self._batch = tells_sender, batch
+        self._adds_sender, self._batch = adds_sender, batch
         self.socket = socket
         self._send = super(zmq.Socket, socket).send  # its own `send` takes twice as long, for options of other sockets
         self._input = [(socket, zmq.POLLIN)]  # what `zmq_poll` is asked for
@@ -108,7 +108,7 @@ class Polled:
                 if len(parts) < most:
                     parts.append(frame.bytes)
                 if not frame.more:
-                    if self._tells_sender:
+                    if self._adds_sender:
                         parts.append(_sender(frame))
                     messages.append(tuple(parts))
                     parts.clear()

@@ -51,7 +51,7 @@ class Publication(Transport):
                 zmq.MAXMSGSIZE: 1 + TOPIC_MAX,
             },
         )
-        self._polled = sockets.poll(self.socket, self._heard, tells_sender=True)
+        self._polled = sockets.poll(self.socket, self._received, adds_sender=True)
         self.subscribers = Subscribers(
             bounds.stall_deadline,
             most=bounds.subscribers,
@@ -118,7 +118,7 @@ class Publication(Transport):
         self.subscribers.disconnect_stalled(loop.time())
         return False
 
-    def _heard(self, messages: list[Message]) -> None:
+    def _received(self, messages: list[Message]) -> None:
         """Track the topics after a subscriber subscribed or the last one of a prefix unsubscribed."""
         self._connections.read()  # so that each subscription is that of a known connection
         for message in messages:

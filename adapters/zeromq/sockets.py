@@ -216,11 +216,11 @@ class Sockets:
         socket: zmq.Socket[bytes],
         take: Callable[[list[Message]], None],
         *,
-        tells_sender: bool = False,
+        adds_sender: bool = False,
         batch: int = BATCH,
     ) -> Polled:
-        """Read and write a socket on the event loop; `tells_sender` and `batch` are those of `Polled`."""
-        polled = Polled(socket, take, self.limits.max_parts + SPARE_PARTS, tells_sender=tells_sender, batch=batch)
+        """Read and write a socket on the event loop; `adds_sender` and `batch` are those of `Polled`."""
+        polled = Polled(socket, take, self.limits.max_parts + SPARE_PARTS, adds_sender=adds_sender, batch=batch)
         self._polled.append(polled)
         return polled
 
@@ -253,7 +253,7 @@ class Sockets:
         """
         ended = asyncio.get_running_loop().create_future()
 
-        def hear_end(event: int, value: int) -> None:
+        def note_end(event: int, value: int) -> None:
             if event == zmq.EVENT_MONITOR_STOPPED:
                 self._monitors.pop(polled).close(0)
                 ended.set_result(None)
@@ -263,7 +263,7 @@ class Sockets:
                 events.lost(Loss(kind="connection", why=REASON))
 
         self._ends.append(ended)
-        return self.monitor(polled, PORT_EVENTS, hear_end)
+        return self.monitor(polled, PORT_EVENTS, note_end)
 
     def close(self, polled: Polled, linger: float) -> None:
         """Close one socket; queued messages have `linger` seconds to be sent."""

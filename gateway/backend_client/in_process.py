@@ -134,8 +134,8 @@ class _Translator(Translator[Command, Event]):
 
 class _Projection:
     def render(self, batch: Batch) -> Rendered:
-        told = [InProcessEvent(event=event, turn=batch.turn) for event in batch.events]
-        return Rendered(frames=list(map(ENCODER.encode, told)), losses=[])
+        wrapped = [InProcessEvent(event=event, turn=batch.turn) for event in batch.events]
+        return Rendered(frames=list(map(ENCODER.encode, wrapped)), losses=[])
 
     def text_writer(self, _delta: DeltaType) -> None:
         """Return None: no fast writer, because each event is sent with its turn."""

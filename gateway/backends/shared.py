@@ -397,8 +397,8 @@ class SharedKind(RememberingOpener):
             asked = requests.get(command.request)
             if asked is not None and asked.session is not None and asked.asking is None:
                 own.setdefault(asked.session.state.id, []).append(command)
-        told = [request.session for request in requests.values() if request.session is not None]
-        sessions = {session.state.id: session for session in (*told, *self._watched.values())}
+        named_sessions = [request.session for request in requests.values() if request.session is not None]
+        sessions = {session.state.id: session for session in (*named_sessions, *self._watched.values())}
         return bool([s for s in sessions.values() if s.lost(text, own.get(s.state.id, []), cause)])
 
 

@@ -132,7 +132,7 @@ class Chat:
         if failure is not None:
             self._terminal.fail(f"Not sent: {self._client.explain(failure).removeprefix('not sent: ')}")
         elif ended is not None:
-            self._display.tell_end(ended)
+            self._display.show_end(ended)
 
     def _ask(self, words: str) -> str | None:
         """Return the line that the user types at a question of this client's turn."""
@@ -169,7 +169,7 @@ class Chat:
             case events.TurnEnded():
                 if self._question is not None and not isinstance(self._question.asked, events.OtpRequired):
                     self._question = None  # a code may be typed after the turn
-                self._display.tell_end(event)
+                self._display.show_end(event)
             case events.BackendShutdown():
                 self._terminal.note("The backend shuts down.")
             case None:

@@ -18,7 +18,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.cli.running import run
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.demo.backend import demo_backend
-from dragoman.gateway.demo.clients import DemoClient, Heard, connected
+from dragoman.gateway.demo.clients import DemoClient, ReceivedPiece, connected
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
 from dragoman.mappings.errors import DragomanError
@@ -99,7 +99,7 @@ def _print_line(console: Console, label: str, words: str) -> None:
 
 async def _converse(console: Console, asker: DemoClient, clients: list[DemoClient]) -> None:
     """Hold one turn: print the asking client's messages as they stream, then those of the others."""
-    before = {client.name: len(client.heard) for client in clients}
+    before = {client.name: len(client.received) for client in clients}
     question = QUESTIONS[asker.name]
     console.print(f"[bold cyan]{asker.name:<9}[/] {question}", highlight=False)
     await asker.ask(question)
@@ -109,21 +109,21 @@ async def _converse(console: Console, asker: DemoClient, clients: list[DemoClien
             await client.over(before[client.name])
     table = Table("client", "frames", "the same words on its wire", box=None, pad_edge=False, header_style="dim")
     for client in clients:
-        heard = client.heard[before[client.name] :]
-        table.add_row(client.name, str(len(heard)), Text(_words(heard), no_wrap=True, overflow="ellipsis"))
+        received = client.received[before[client.name] :]
+        table.add_row(client.name, str(len(received)), Text(_words(received), no_wrap=True, overflow="ellipsis"))
     console.print(table, "")
 
 
-def _words(heard: list[Heard]) -> str:
+def _words(received: list[ReceivedPiece]) -> str:
     """Return the last text frame without its ids; of a long frame, its beginning and the place of the text."""
-    said = [piece for piece in heard if piece.kind == "says"]
-    if not said:
+    texts = [piece for piece in received if piece.kind == "says"]
+    if not texts:
         return "(it did not ask: it reads this turn in its history)"
-    frame = IDS.sub("…", said[-1].frame)
-    words = frame.find(said[-1].text)
+    frame = IDS.sub("…", texts[-1].frame)
+    words = frame.find(texts[-1].text)
     if len(frame) <= FRAME_WIDTH or words < FRAME_WIDTH // 2:
         return frame[:FRAME_WIDTH]
-    head, end = FRAME_WIDTH // 3, words + len(said[-1].text) + 3
+    head, end = FRAME_WIDTH // 3, words + len(texts[-1].text) + 3
     return f"{frame[:head]} … {frame[end - FRAME_WIDTH + head : end]}"
 
 

@@ -220,7 +220,7 @@ class TurnDisplay:
             case _:
                 pass
 
-    def tell_end(self, ended: events.TurnEnded) -> None:
+    def show_end(self, ended: events.TurnEnded) -> None:
         """Print how a turn ended, unless it completed, or ended with a question in words that waits for its answer."""
         if ended.end == "failed":
             why = ended.failure.text if ended.failure is not None else ""

@@ -104,17 +104,20 @@ def check(path: Path, *, listens: bool = True, starts: bool = True, in_force: Co
     recorded = recording.path if recording is not None else ""
     wrong, drafts = _read(table, listens, recorded if starts else None)
     missing = dict([*secrets.faults, *interpolation.faults])  # the fault of a reference replaces that of its file
-    wrong = [*missing.items(), *((key, interpolation.hide_values(said)) for key, said in wrong if key not in missing)]
+    wrong = [
+        *missing.items(),
+        *((key, interpolation.hide_values(message)) for key, message in wrong if key not in missing),
+    ]
     shared = _shared(path, drafts, secrets) if _can_others_read(path) else []
     shared = [found for found in shared if found[0] not in interpolation.replaced] + [
         *_hazards(drafts),
         *_roots(drafts),
     ]
     levels: list[tuple[list[Found], Literal["error", "warning"]]] = [(wrong, "error"), (shared, "warning")]
-    every = [(key, said, level) for found, level in levels for key, said in found]
+    every = [(key, message, level) for found, level in levels for key, message in found]
     problems = [
-        Problem(file=str(path), line=lines.of(key), path=format_key(key), text=said, level=level)
-        for key, said, level in every[:PROBLEMS_MAX]
+        Problem(file=str(path), line=lines.of(key), path=format_key(key), text=message, level=level)
+        for key, message, level in every[:PROBLEMS_MAX]
     ]
     problems.sort(key=lambda problem: problem.line or 0)
     if more := len(every) - len(problems):
@@ -272,9 +275,9 @@ def _limits(at: KeyPath, table: Any, common: Any, wrong: Set[KeyPath]) -> Iterat
     memory = own.get("memory", 0)
     if at == ("limits",) and type(memory) is int and 0 < memory < MEMORY_MIN:
         yield (*at, "memory"), f"expected 0 or at least {MEMORY_MIN} bytes, got {memory}"
-    said = {**others, **own}
+    values = {**others, **own}
     for less, more in (("outbox_soft", "outbox_hard"), ("backoff_first", "backoff_max")):
-        low, high = (said.get(name, getattr(Limits(), name)) for name in (less, more))
+        low, high = (values.get(name, getattr(Limits(), name)) for name in (less, more))
         keys = {(*place, key) for place in (at, ("limits",)) for key in (less, more)}
         if not {less, more}.isdisjoint(own) and keys.isdisjoint(wrong) and low > high:
             yield (*at, less if less in own else more), f"{less} = {low} is more than {more} = {high}"

@@ -147,8 +147,8 @@ def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
         if not any(endpoint.is_owner_only for endpoint in draft.listen.values()):
             yield (*draft.at, "shutdown"), f"'backend' needs a listener that only its owner can reach: {owners}"
         for at, endpoint in draft.listen.items():
-            says_it = registry.dialect(endpoint.dialect).commands.can_read_type(ShutdownBackend)
-            if says_it and not endpoint.is_owner_only:
+            can_shut_down = registry.dialect(endpoint.dialect).commands.can_read_type(ShutdownBackend)
+            if can_shut_down and not endpoint.is_owner_only:
                 text = (
                     f"any client of {endpoint.masked} could end the backend because of `shutdown`; listen on {owners}"
                 )

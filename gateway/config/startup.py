@@ -197,5 +197,5 @@ async def _first_answer(endpoint: Endpoint, transport: Transport) -> str:
         reading.cancel()
         await transport.close()
     complaint = first.complaint(quoted=True) if first.are_wrong else ""
-    said = ": ".join(filter(None, (complaint, gone))) or (NO_MESSAGE if is_over and not understood else "")
-    return f"{endpoint.masked} {said}" if said else ""
+    cause = ": ".join(filter(None, (complaint, gone))) or (NO_MESSAGE if is_over and not understood else "")
+    return f"{endpoint.masked} {cause}" if cause else ""

@@ -1,6 +1,6 @@
 """Clients of the four dialects for the demo: each connects as the gateway connects to a backend of its dialect.
 
-`heard` contains the messages that a client received, each with its frame from the wire.
+`received` contains the messages that a client received, each with its frame from the wire.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOTHING: tuple[Kind, str] = ("", "")
 DEADLINE = 10.0  # seconds for an answer, which takes milliseconds
 
 
-class Heard(Struct, frozen=True):
+class ReceivedPiece(Struct, frozen=True):
     """A message that a client received: its kind, the text to show, and the frame."""
 
     kind: Kind
@@ -57,7 +57,7 @@ class DemoClient:
 
     def __init__(self, dialect: Dialect, transport: Transport) -> None:
         self.name = dialect.name
-        self.heard: list[Heard] = []
+        self.received: list[ReceivedPiece] = []
         self._transport = transport
         self._events = dialect.events
         self._translator = dialect.client(time.time_ns, lambda: str(uuid4()), time.monotonic_ns)
@@ -80,14 +80,14 @@ class DemoClient:
         asked = SubmitInput(request=str(uuid4()), segments=(Text(text=text),))
         await self._transport.send(self._translator.send([asked]).frames)
 
-    async def pieces(self, since: int) -> AsyncIterator[Heard]:
+    async def pieces(self, since: int) -> AsyncIterator[ReceivedPiece]:
         """Yield the messages from number `since` on, and wait for further ones."""
         while True:
-            while since == len(self.heard):
+            while since == len(self.received):
                 self._news.clear()
                 async with asyncio.timeout(DEADLINE):
                     await self._news.wait()
-            yield self.heard[since]
+            yield self.received[since]
             since += 1
 
     async def over(self, since: int) -> None:
@@ -102,10 +102,10 @@ class DemoClient:
             if any(isinstance(event, SessionOpened | HistorySnapshot) for event in _events(step)):
                 self._opened.set()
             self._transport.try_send(step.frames)
-            told: Step[Event] = Step()
-            self._events.receive([frame], told)
-            kind, text = next(filter(any, map(_kind, _events(told))), NOTHING)
-            self.heard.append(Heard(kind, text, _text(frame)))
+            read: Step[Event] = Step()
+            self._events.receive([frame], read)
+            kind, text = next(filter(any, map(_kind, _events(read))), NOTHING)
+            self.received.append(ReceivedPiece(kind, text, _text(frame)))
         self._news.set()
         return len(frames)
 

@@ -17,7 +17,7 @@ from dragoman.mappings.dialect import DeltaType, Frame, Step, TextReader, TextSi
 Role = Literal["client", "backend"]
 Given = TypeVar("Given")
 Result = TypeVar("Result")
-Heard = TypeVar("Heard")
+Received = TypeVar("Received")
 
 # Seconds: a token takes 20 us, a step of the event loop 10 ms.
 BOUNDS = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
@@ -148,8 +148,8 @@ def timed_reader(read: TextReader, traffic: Traffic) -> TextReader:
 
 
 def timed_reading(
-    translator: Translator[Heard, Any], traffic: Traffic | None
-) -> tuple[Callable[[Sequence[Frame]], Step[Heard]], Callable[[DeltaType], TextReader | None]]:
+    translator: Translator[Received, Any], traffic: Traffic | None
+) -> tuple[Callable[[Sequence[Frame]], Step[Received]], Callable[[DeltaType], TextReader | None]]:
     """Return `receive` and `text_reader` of a translator; with `traffic` their work on frames is timed."""
     if traffic is None:
         return translator.receive, translator.text_reader

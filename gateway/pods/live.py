@@ -121,13 +121,13 @@ class Pods:
             bound = os.stat(self._path(name, "sock"))
         except OSError:
             return Pod(name=name, modified=modified)
-        told = self._read_status(name)
+        status_file = self._read_status(name)
         return Pod(
             name=name,
-            status=told.state,
+            status=status_file.state,
             updated_at=self._time(name, "status.json") or bound.st_mtime_ns,
             listens=not stat.S_ISDIR(bound.st_mode),
-            silent=told.segment_id is None,
+            silent=status_file.segment_id is None,
             modified=modified,
         )
 

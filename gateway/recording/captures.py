@@ -219,13 +219,13 @@ class ImportedCapture:
             if captured.frame is None:
                 yield from self._closed(captured)
             elif captured.dir == "c2s":
-                yield from self._client_says(captured, captured.frame)
+                yield from self._client_lines(captured, captured.frame)
             else:
-                yield from self._backend_says(captured, captured.frame)
+                yield from self._backend_lines(captured, captured.frame)
 
     # -- the client's side -----------------------------------------------------------------------------
 
-    def _client_says(self, captured: CapturedFrame, frame: Frame) -> Iterator[Line]:
+    def _client_lines(self, captured: CapturedFrame, frame: Frame) -> Iterator[Line]:
         commands = [item for burst in self._bursts(captured, self._dialect.commands) for item in burst.items]
         for command in commands:
             if isinstance(command, SubmitInput):
@@ -250,7 +250,7 @@ class ImportedCapture:
 
     # -- the backend's side ----------------------------------------------------------------------------
 
-    def _backend_says(self, captured: CapturedFrame, frame: Frame) -> Iterator[Line]:
+    def _backend_lines(self, captured: CapturedFrame, frame: Frame) -> Iterator[Line]:
         broadcast = captured.dir == "pub" or self._dialect.single_session
         if broadcast and captured.conn != self._broadcaster:
             self.others += 1

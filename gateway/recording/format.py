@@ -367,8 +367,8 @@ def readable(step: StepLine) -> list[StepLine]:
         FrameLine(link=frame.link, dir=frame.dir, dialect=frame.dialect, missing=f"over {UNFOLDED_MAX} characters")
         for frame in step.frames
     ]
-    told, rest = StepLine(seq=step.seq, t=step.t, frames=missing), structs.replace(step, frames=[])
-    return [told, structs.replace(rest, seq=step.seq + step.count - rest.count)] if rest.count else [told]
+    before, rest = StepLine(seq=step.seq, t=step.t, frames=missing), structs.replace(step, frames=[])
+    return [before, structs.replace(rest, seq=step.seq + step.count - rest.count)] if rest.count else [before]
 
 
 def packed(lines: Iterable[Line]) -> Iterator[StepLine]:

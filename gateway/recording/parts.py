@@ -42,13 +42,13 @@ class RecordingParts:
         "_has_input",
         "_items",
         "_lost",
+        "_lost_before",
         "_meter",
         "_monotonic",
         "_part",
         "_public_ids",
         "_recordings",
         "_stem",
-        "_told",
         "header",
     )
 
@@ -69,7 +69,7 @@ class RecordingParts:
         self._bytes = 0  # bytes given to this file
         self._items = 0  # items given to this file
         self._lost = 0
-        self._told = 0  # lost items that the header of this file counts
+        self._lost_before = 0  # lost items that the header of this file counts
         self._again_at = 0
         self._has_input = False
         self._stem = ""  # the beginning of the names of its files: known when the thread creates the first one
@@ -123,7 +123,7 @@ class RecordingParts:
         self._file = OutputFile(partial(self._names, self._part), self._failed)
         self._bytes = self._items = 0
         self._part += 1
-        self._told, self._lost, self._again_at = self._lost, 0, 0
+        self._lost_before, self._lost, self._again_at = self._lost, 0, 0
         self._give(encode(header) + b"\n", 0)
         return self._file is not None
 
@@ -171,7 +171,7 @@ class RecordingParts:
             return
         if not file.size:  # it was never created
             self._part -= 1
-            self._lost += self._told
+            self._lost += self._lost_before
         self._stop(full_reason(error), self._items - file.lines)
 
     def _stop(self, cause: str, count: int) -> None:

@@ -390,14 +390,14 @@ def _step_with_rounds(run: TextRun, known: KnownAround) -> StepLine | None:
     that were not kept.
     """
     epoch, turn, origin, kind, call, place, tapped = run.common
-    times, positions, ats, said, *taps = run.columns()
-    is_lone = {str}.issuperset(map(type, said))
-    counts = [1] * len(said) if is_lone else [1 if type(some) is str else len(some) for some in said]
+    times, positions, ats, text_cells, *taps = run.columns()
+    is_lone = {str}.issuperset(map(type, text_cells))
+    counts = [1] * len(text_cells) if is_lone else [1 if type(some) is str else len(some) for some in text_cells]
     if positions[-1] + counts[-1] - positions[0] != sum(counts):  # other events lie between: the log never goes back
         return None
     if len(set(tapped)) < len(tapped):  # one link was sent it twice
         return None
-    texts: list[str] = said if is_lone else _flat(said, counts)
+    texts: list[str] = text_cells if is_lone else _flat(text_cells, counts)
     try:
         lines: list[FrameLine] = []
         for point, column in zip(tapped, taps, strict=True):
@@ -408,7 +408,7 @@ def _step_with_rounds(run: TextRun, known: KnownAround) -> StepLine | None:
             if found is None:
                 frames = column if is_lone else _flat(column, counts)
                 found = _around_all(frames, pieces, texts, ats, counts)
-            elif not _are_kept_joined(column, found, said, ats, counts):
+            elif not _are_kept_joined(column, found, text_cells, ats, counts):
                 return None
             if found is None:
                 return None
@@ -449,14 +449,14 @@ def _samples(quoted: Sequence[bytes]) -> list[int]:
 
 
 def _are_kept_joined(
-    column: Sequence[Any], around: Around, said: Sequence[Any], ats: Sequence[int], counts: Sequence[int]
+    column: Sequence[Any], around: Around, text_cells: Sequence[Any], ats: Sequence[int], counts: Sequence[int]
 ) -> bool:
     """Return True if each frame that was kept in this column is its text joined by these strings."""
     if column.count(None) == len(column):
         return True
     kept = [cell is not None for cell in column]
     some = [*compress(counts, kept)]
-    texts, frames = (_flat([*compress(cells, kept)], some) for cells in (said, column))
+    texts, frames = (_flat([*compress(cells, kept)], some) for cells in (text_cells, column))
     return _are_joined(frames, around, texts, [*compress(ats, kept)], some)
 
 

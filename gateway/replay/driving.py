@@ -233,18 +233,18 @@ class Driver:
             self._refusals.append(f"the backend refused: {answer.failure.text}")
 
     def _streamed(self, part: TurnPart) -> int:
-        told = (line.event for line in self._plan.events(part))
-        return sum(len(event.text) for event in told if isinstance(event, events.TextDelta))
+        received = (line.event for line in self._plan.events(part))
+        return sum(len(event.text) for event in received if isinstance(event, events.TextDelta))
 
     def _send(self, command: Command) -> str:
         return self._client.send_command(structs.replace(command, session=""))
 
     # -- from the backend ---------------------------------------------------------------------------------------
 
-    def _take_event(self, told: InProcessEvent) -> None:
-        event = told.event
-        if told.turn:
-            self._heard.take(told.turn, event)
+    def _take_event(self, received: InProcessEvent) -> None:
+        event = received.event
+        if received.turn:
+            self._heard.take(received.turn, event)
         elif event is not None and (request := getattr(event, "request", "")):
             self._answers[request] = event
         match event:
@@ -265,10 +265,10 @@ class Driver:
         """Wait until a condition holds; return False after the deadline."""
         until = time.monotonic() + self._deadline
         while not holds():
-            told = self._client.next_event(until - time.monotonic())
-            if told is None:
+            received = self._client.next_event(until - time.monotonic())
+            if received is None:
                 return False
-            self._take_event(told)
+            self._take_event(received)
         return True
 
 

@@ -32,7 +32,7 @@ log = structlog.get_logger("dragoman.replay")
 class LiveBackend(AskingBackend):
     """The live backend of one session, in `dialect`, which `connect` makes.
 
-    `tells_model_turns` is true if the session relies on its backends for model turns. `running` is true while a turn of
+    `sends_model_turns` is true if the session relies on its backends for model turns. `running` is true while a turn of
     the live backend is open.
     """
 
@@ -44,11 +44,11 @@ class LiveBackend(AskingBackend):
         connect: Callable[[BackendEvents], Backend],
         *,
         name: str,
-        tells_model_turns: bool,
+        sends_model_turns: bool,
     ) -> None:
         self._dialect = dialect
         self._name = name
-        self._left_out = frozenset[type]() if tells_model_turns else ADDED_BY_SESSION
+        self._left_out = frozenset[type]() if sends_model_turns else ADDED_BY_SESSION
         self._services = services
         self._ids: Ext | None = None
         self._unanswered: set[str] = set()  # requests

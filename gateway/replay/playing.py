@@ -54,7 +54,7 @@ class Replay:
         self._live = live
         explain = _explain if self.options.explain else None
         self.reporter = Reporter(services.ledger, explain=explain, spend=services.queue.spend)
-        self._tells_model_turns = dialect.events.can_read_type(ModelTurnStarted)
+        self._sends_model_turns = dialect.events.can_read_type(ModelTurnStarted)
         self._services = services
 
     def backend(self, session: BackendEvents) -> Backend:
@@ -68,15 +68,15 @@ class Replay:
             reporter=self.reporter,
             events=ReplayedEvents(
                 session.state,
-                tells_model_turns=self._tells_model_turns,
-                adds_model_turns=self._tells_model_turns and not self.plan.has_model_turns,
+                sends_model_turns=self._sends_model_turns,
+                adds_model_turns=self._sends_model_turns and not self.plan.has_model_turns,
                 keeps_counts=not options.spy,
                 auto=options.auto,
             ),
         )
         if options.live is None or self._live is None:
             return replay
-        live = self._live(session, options.live, self._tells_model_turns)
+        live = self._live(session, options.live, self._sends_model_turns)
         return LiveFallback(replay, live, self.reporter, spy=options.spy)
 
 

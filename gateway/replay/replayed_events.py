@@ -44,13 +44,13 @@ class ReplayedEvents:
         self,
         state: SessionState,
         *,
-        tells_model_turns: bool,
+        sends_model_turns: bool,
         adds_model_turns: bool = False,
         keeps_counts: bool = True,
         auto: bool = False,
     ) -> None:
         self._state = state
-        self._left_out = IN_WORDS if tells_model_turns else IN_WORDS | ADDED_BY_SESSION
+        self._left_out = IN_WORDS if sends_model_turns else IN_WORDS | ADDED_BY_SESSION
         self._adds_model_turns = adds_model_turns
         self._run_begins = False
         self._keeps_counts = keeps_counts  # False if turns of a live backend may come in between, which are counted too

@@ -85,14 +85,14 @@ def compare_commands(recorded: ComparedCommand, new: ComparedCommand) -> Likenes
     if not unlike:
         return Likeness(level="exact", ratio=1.0)
     differing = [name for name in unlike if not _fits(recorded.plain[name], new.plain[name])]
-    told = tuple(
+    shown = tuple(
         FieldDifference(field=name, recorded=_sample(recorded.fields[name]), new=_sample(new.fields[name]))
         for name in differing or unlike
     )
     if not differing:
-        return Likeness(level="same", ratio=1.0, differences=told)
+        return Likeness(level="same", ratio=1.0, differences=shown)
     near = min(_ratio(recorded.plain[name], new.plain[name]) for name in differing)
-    return Likeness(level="near" if near >= NEAR else "other", ratio=near, differences=told)
+    return Likeness(level="near" if near >= NEAR else "other", ratio=near, differences=shown)
 
 
 def is_same_command(recorded: ComparedCommand, new: ComparedCommand) -> bool:

@@ -40,8 +40,8 @@ def replaying(
 
     With `record` its sessions are recorded into that folder.
     """
-    said = tuple((key, value) for key, value in options.items() if value)
-    recording = Endpoint(dialect="replay", transport="file", address=str(file), options=said)
+    given = tuple((key, value) for key, value in options.items() if value)
+    recording = Endpoint(dialect="replay", transport="file", address=str(file), options=given)
     route = Route(name="replay", listen=listen, upstream=recording)
     check_route(route)
     kept = Recording(path=f"{record}/", compress=False) if record is not None else None

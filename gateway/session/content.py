@@ -88,9 +88,9 @@ class Content:
         if text.startswith(sent):
             self._runs.emit(delta(text=text[len(sent) :]))
         elif text.endswith(sent):
-            self._runs.tell_gap(events.Gap(text="the beginning of a block was not received"))
+            self._runs.emit_gap(events.Gap(text="the beginning of a block was not received"))
         else:
-            self._runs.tell_gap(events.Gap(text="a finished block contradicts what was streamed of it"))
+            self._runs.emit_gap(events.Gap(text="a finished block contradicts what was streamed of it"))
 
     def close_block(self) -> None:
         """Close the open text or reasoning block with the text that was streamed."""

@@ -110,7 +110,7 @@ class Delivery:
         """Render a batch of the log for every client.
 
         `opened` and `ended` are True if it begins or ends its turn, `plain` if it has nothing but text. Return the
-        links whose run it ends. Call `tell_finished` with them last, because each may then send its next command.
+        links whose run it ends. Call `notify_finished` with them last, because each may then send its next command.
         """
         finished: Sequence[Attachment] = ()
         before = self._recorder.batch(batch) if self._recorder is not None else None
@@ -139,7 +139,7 @@ class Delivery:
             self._recorder.leave(before)
         return finished
 
-    def tell_finished(self, finished: Sequence[tuple[Attachment, Batch]]) -> None:
+    def notify_finished(self, finished: Sequence[tuple[Attachment, Batch]]) -> None:
         """Tell the links that `deliver` returned that their run has ended, or waits for an answer in words."""
         if self._state.turn is None and not self._slow.lagging:
             self.groups.clear_log()

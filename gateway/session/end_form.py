@@ -62,7 +62,7 @@ class EndForm:
                 self._content.close_block()
             self._runs.emit(events.TextDelta(text=text[len(sent) :]))
             return
-        self._runs.tell_gap(events.Gap(text="the final text contradicts what was streamed of it"))
+        self._runs.emit_gap(events.Gap(text="the final text contradicts what was streamed of it"))
         if type(turn.open) is TextBlock:
             before = sent.removesuffix("".join(turn.open.parts))
             if text.startswith(before):
@@ -88,7 +88,7 @@ class EndForm:
             self._content.close_block()
             self._runs.emit(events.UsageReported(usage=used))
         self._close_everything(turn, end)
-        failure = self._tell_failure(turn, end, failure)
+        failure = self._emit_failure(turn, end, failure)
         if turn.result is None:
             self._runs.emit(events.TurnResult(end=end))
         if backend_status is not None or self._state.status != status:
@@ -104,7 +104,7 @@ class EndForm:
             )
         )
 
-    def _tell_failure(self, turn: OpenTurn, end: End, failure: Failure | None) -> Failure | None:
+    def _emit_failure(self, turn: OpenTurn, end: End, failure: Failure | None) -> Failure | None:
         """Report why the turn failed, unless it was reported, and return it."""
         if end == "failed" and failure is None and not turn.errors:  # in every dialect a failure has a cause
             failure = Failure(cause="internal", text="the turn failed")

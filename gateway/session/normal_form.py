@@ -82,9 +82,9 @@ class NormalForm:
     __slots__ = (
         "_content",
         "_end",
+        "_lists_calls",
         "_runs",
         "_state",
-        "_tells_calls",
         "losses",
         "questions",
         "states",
@@ -96,19 +96,19 @@ class NormalForm:
         state: SessionState,
         new_id: NewId,
         *,
-        tells_model_turns: bool = True,
-        tells_calls: bool = True,
+        sends_model_turns: bool = True,
+        lists_calls: bool = True,
         puts_in_words: Callable[[Question], bool] = lambda _question: True,
         given: Callable[[], Given | None] = lambda: None,
     ) -> None:
         self._state = state
-        self._runs = runs = Runs(state, new_id, tells_model_turns=tells_model_turns)
+        self._runs = runs = Runs(state, new_id, sends_model_turns=sends_model_turns)
         self._content = content = Content(runs)
         self.questions = QuestionForm(runs, content, puts_in_words, given)
         self._end = EndForm(runs, content, self.questions)
         self.states = runs.states
         self.losses = runs.losses
-        self._tells_calls = tells_calls  # False if histories have only messages: they are merged
+        self._lists_calls = lists_calls  # False if histories have only messages: they are merged
         self.unwanted: list[Question] = []
         """Questions of a turn that has ended for its clients, so that they will get no answer."""
 
@@ -155,7 +155,7 @@ class NormalForm:
         self._runs.emit(
             events.MessageAppended(message=structs.replace(message, id=message.id or self._runs.new_id(), at=at))
         )
-        self._runs.say_running()
+        self._runs.emit_running()
         return self._runs.finish()
 
     def cut(self, end: End, failure: Failure | None, at: int, *, discard: bool = False) -> list[Run]:
@@ -196,7 +196,7 @@ class NormalForm:
             self._runs.emit(event)
 
     def _gap(self, event: events.Gap) -> None:
-        self._runs.tell_gap(event)
+        self._runs.emit_gap(event)
 
     def _call_finished(self, event: events.ToolCallFinished) -> None:
         self.questions.close_answered()
@@ -212,7 +212,7 @@ class NormalForm:
     def _history(self, event: events.HistorySnapshot) -> None:
         known, is_list = self._state.transcript, event.status is None and not event.rotated
         if known and is_list:
-            add = add_listed if self._tells_calls else fold_in
+            add = add_listed if self._lists_calls else fold_in
             items = add(event.items, known, self._runs.new_id)
             renewed = structs.replace(event, items=tuple(known if items is None else items))
         else:

@@ -171,7 +171,7 @@ class Effects(Protocol):
     def deliver(self, runs: list[Run], at: int) -> None:
         """Append runs to the log, and deliver them to every client."""
 
-    def tell_clients(self, event: Event) -> None:
+    def deliver_event(self, event: Event) -> None:
         """Deliver an event of the gateway itself to all clients."""
 
     def note_quiet(self) -> None:

@@ -114,7 +114,7 @@ class Questions:
             return
         text = f"no answer within {services.limits.answer_deadline:g} s: denied"
         alert = events.Alert(level="warn", source="gateway", text=text, at=services.clock())
-        self._context.effects.tell_clients(alert)
+        self._context.effects.deliver_event(alert)
         self._give(None, _verdict(block.asked, approved=False))
 
     # -- answers in a dialect's own form -----------------------------------------------------------------

@@ -77,8 +77,8 @@ class ResumedTurn:
         self._state = state
         self._turn = state.turn.id if state.turn is not None else ""
         heard = [*as_events(items_of_earlier_turns(state)), *prelude(state)]
-        self._heard: deque[Event] = deque(event for event in heard if type(event) in CONTENT)
-        self._stage = Stage.REPEATED if self._heard else Stage.CUT
+        self._seen: deque[Event] = deque(event for event in heard if type(event) in CONTENT)
+        self._stage = Stage.REPEATED if self._seen else Stage.CUT
         self._logged = logged
         self.held: list[events.TextDelta | events.ReasoningDelta] = []
         """Deltas of the block that was cut, which wait for its done text."""
@@ -104,7 +104,7 @@ class ResumedTurn:
         if self._stage is Stage.REPEATED:
             new = self._repeated(event)
             if new is not None:
-                self._stage = Stage.REPEATED if self._heard else Stage.NEW
+                self._stage = Stage.REPEATED if self._seen else Stage.NEW
                 return new
             self._stage = Stage.CUT
         if type(event) is events.ToolCallArguments and event.call in self.unfinished:
@@ -116,7 +116,7 @@ class ResumedTurn:
 
     def _repeated(self, event: Any) -> Sequence[Any] | None:
         """Return the new part of an event that repeats the next known one; None if it does not repeat it."""
-        heard: Any = self._heard.popleft()
+        heard: Any = self._seen.popleft()
         if type(heard) is not type(event):
             return None
         match heard:

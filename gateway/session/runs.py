@@ -29,15 +29,15 @@ class Run(Struct, kw_only=True, gc=False):
 class Runs:
     """Collects the runs of one session's step: call `begin`, then any other methods, then `finish`."""
 
-    __slots__ = ("_model_turns", "_run", "_runs", "_tells_model_turns", "at", "losses", "new_id", "state", "states")
+    __slots__ = ("_model_turns", "_run", "_runs", "_sends_model_turns", "at", "losses", "new_id", "state", "states")
 
-    def __init__(self, state: SessionState, new_id: NewId, *, tells_model_turns: bool) -> None:
+    def __init__(self, state: SessionState, new_id: NewId, *, sends_model_turns: bool) -> None:
         self.state = state
         self.states = TurnStates(state)
         self.losses: list[Loss] = []
         self.at = 0
         self.new_id = new_id
-        self._tells_model_turns = tells_model_turns  # if False, the gateway adds one to each turn, for a pod's parent
+        self._sends_model_turns = sends_model_turns  # if False, the gateway adds one to each turn, for a pod's parent
         self._model_turns = 0  # the index of the next model turn, unless the backend reports another one
         self._runs: list[Run] = []
         self._run: Run | None = None  # the newest, if the next event belongs to it
@@ -70,7 +70,7 @@ class Runs:
     def lose(self, event: Event, why: str) -> None:
         self.losses.append(Loss(kind=type(event).__name__, why=why))
 
-    def tell_gap(self, event: Gap) -> None:
+    def emit_gap(self, event: Gap) -> None:
         """Emit a Gap, and count it as a loss: not every dialect has a form for it."""
         self.losses.append(Loss(kind="Gap", why=event.text, count=max(1, event.count)))
         if event.context:
@@ -96,15 +96,15 @@ class Runs:
             if others is not None:
                 self.emit(HistorySnapshot(items=tuple(others)))
             turn = self.open_turn(Origin())
-            self.say_running()
+            self.emit_running()
         return turn
 
-    def say_running(self) -> None:
+    def emit_running(self) -> None:
         """Emit that the open turn runs, and begin its model turn if the backend reports none."""
         if self.state.status != "running":
             self.emit(StatusChanged(status="running"))
         turn = self.state.turn
-        if not self._tells_model_turns and turn is not None and turn.model_turn is None:
+        if not self._sends_model_turns and turn is not None and turn.model_turn is None:
             self.start_model_turn(ModelTurnStarted())
 
     def next_model_turn(self) -> int:

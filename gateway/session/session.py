@@ -279,7 +279,7 @@ class Session:
         if self.form.losses:
             self._context.count_losses(self.form.losses)
             self.form.losses.clear()
-        self.delivery.tell_finished(finished)
+        self.delivery.notify_finished(finished)
         if between_turns or any(map(_ENDED, runs)):
             self.memory.trim_transcript()  # last, because the log of an ended turn was emptied before
 
@@ -291,7 +291,7 @@ class Session:
         self.backend.send([CancelTurn(request=self._services.new_id())])
         self.commands.note_discarded()
 
-    def tell_clients(self, event: Event) -> None:
+    def deliver_event(self, event: Event) -> None:
         now = self._services.clock()
         self.deliver(self.form.feed([event], now), now)
 
@@ -300,7 +300,7 @@ class Session:
     ) -> None:
         """Publish an event about the session to all subscribers: by default, its present description."""
         if self.delivery.publications:
-            self.tell_clients(kind(session=self.summary()))
+            self.deliver_event(kind(session=self.summary()))
 
     def summary(self) -> SessionSummary:
         return summary_of(self.state, self.memory.digest)
@@ -379,8 +379,8 @@ def _normal_form(session: Session, services: Services, upstream: Dialect) -> Nor
     return NormalForm(
         session.state,
         services.new_id,
-        tells_model_turns=upstream.events.can_read_type(events.ModelTurnStarted),
-        tells_calls=upstream.tells_calls,
+        sends_model_turns=upstream.events.can_read_type(events.ModelTurnStarted),
+        lists_calls=upstream.lists_calls,
         puts_in_words=MethodType(_puts_in_words, session),
         given=MethodType(_given, session),
     )

@@ -164,7 +164,7 @@ class SeveredTurn:
         self._commands.accept_waiting(at)
         turn = state.turn
         self._start_unknown = turn is None or not (turn.in_model_turn if turn.model_turn else turn.blocks)
-        self._say_missed(found, at)
+        self._send_missed(found, at)
         if found.verdict == "ended":
             self._context.effects.deliver(self._context.form.feed(found.ending_events(), at), at)
             self._start_unknown = False
@@ -187,7 +187,7 @@ class SeveredTurn:
         inputs = (item.text for item in reversed(first) if is_chat_message(item, "user"))
         return next(inputs, None)
 
-    def _say_missed(self, found: FoundTurn, at: int) -> None:
+    def _send_missed(self, found: FoundTurn, at: int) -> None:
         state = self._context.state
         if state.turn is not None:
             known, running = state.transcript[state.fresh :], found.verdict == "running"

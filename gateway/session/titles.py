@@ -38,7 +38,7 @@ def note_renamed(context: SessionContext, command: RenameSession) -> None:
 def _set_title(context: SessionContext, title: str) -> None:
     context.state.title = title
     row = structs.replace(context.effects.summary(), title=title, updated_at=context.services.clock())
-    context.effects.tell_clients(SessionUpdated(session=row))
+    context.effects.deliver_event(SessionUpdated(session=row))
 
 
 def answer_with_row(

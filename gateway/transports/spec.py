@@ -58,7 +58,7 @@ def _occupy_nothing(_endpoint: Endpoint) -> tuple[Place, ...]:
     return ()
 
 
-async def _not_listened(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
+async def _by_the_app(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     raise NotImplementedError(f"{endpoint.masked}: the app itself listens on this endpoint")
 
 
@@ -95,7 +95,7 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
     listener counts the connections of each address from their accept.
     """
 
-    listen: Callable[[Endpoint, Limits, ListenerCallbacks], Awaitable[Listener]] | None = _not_listened
+    listen: Callable[[Endpoint, Limits, ListenerCallbacks], Awaitable[Listener]] | None = _by_the_app
     dial: Callable[[Endpoint, Limits, Spawner], Connect] | None = None
     listen_options: frozenset[str] = frozenset()
     dial_options: frozenset[str] = frozenset()

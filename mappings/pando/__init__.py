@@ -30,7 +30,7 @@ DIALECT: Dialect = Dialect(
     public_ids=public_ids,
     cost=CommandCost(work=2, inputs=(b'"message.send"',), large_part=part_size(StoredMessage)),
     lost_turn="goes_on",
-    tells_calls=False,
+    lists_calls=False,
     session_ref=lambda name: keep(id=name),
     publication=PublicationTranslator,
     served=lambda instance: replace(  # the dialect of one listener, which speaks as `instance`

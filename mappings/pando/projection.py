@@ -48,17 +48,17 @@ class Projection(Context):
         if batch.turn != self.turn:
             self.take_error(None)
             self.turn, self.started, self._turn_count = batch.turn, False, 0
-        functions, encode, is_heard = FROM_EVENT.functions, EVENTS.encode, bool(self.instance.topics)
+        functions, encode, has_subscriber = FROM_EVENT.functions, EVENTS.encode, bool(self.instance.topics)
         shown = self._parked_turn.admit_events(batch.events, self.lose)
         if len(shown) >= MANY and type(shown[0]) in TEXT and self.started:
             alike = encode_alike(shown, TEXT, lambda event: encode(*functions[type(event)](event, self)))
             if alike is not None:
-                return Rendered(frames=alike if is_heard else [], losses=self.take_losses())
+                return Rendered(frames=alike if has_subscriber else [], losses=self.take_losses())
         frames: list[bytes] = []
         for event in shown:
             if type(event) not in ANSWERS:
                 messages = functions[type(event)](event, self)
-                if is_heard:
+                if has_subscriber:
                     frames += map(encode, messages)
             self._update_description(event)
         return Rendered(frames=frames, losses=self.take_losses())

@@ -19,14 +19,14 @@ from dragoman.mappings.smooth.wire.codecs import ACTIONS, EVENTS
 def _write_events(burst: Burst[Event]) -> Rendered:
     context = Context(burst.request, burst.at)
     frames = [
-        EVENTS.encode(_as_said(message, item))
+        EVENTS.encode(_as_sent(message, item))
         for item in burst.items
         for message in FROM_EVENT.functions[type(item)](item, context)
     ]
     return Rendered(frames=frames, losses=context.take_losses())
 
 
-def _as_said(message: object, item: Event) -> object:
+def _as_sent(message: object, item: Event) -> object:
     """Return `message` with the envelope fields from `ext`, which a burst's request id and time cannot restore."""
     ext = getattr(item, "ext", None)
     if ext is not None and isinstance(message, msgspec.Struct):

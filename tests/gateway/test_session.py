@@ -129,7 +129,7 @@ OURS = Origin(link="smooth-1", request="r1")
 
 
 def runs_of(state: SessionState) -> Runs:
-    runs = Runs(state, lambda: "t1", tells_model_turns=True)
+    runs = Runs(state, lambda: "t1", sends_model_turns=True)
     runs.begin(7)
     return runs
 

@@ -42,7 +42,7 @@ async def with_a_pod_client(made: InMemoryGateway) -> Script:
 def form(state: SessionState) -> NormalForm:
     """Return the normal form of a smooth server's frames."""
     numbers = count(1)
-    return NormalForm(state, lambda: f"id {next(numbers)}", tells_model_turns=False)
+    return NormalForm(state, lambda: f"id {next(numbers)}", sends_model_turns=False)
 
 
 def fed(normal: NormalForm, *events: Event) -> list[Event]:

@@ -27,7 +27,7 @@ def cloud_events(header: Header, lines: Iterable[Line], *, frames: bool) -> Iter
     for line in lines:
         if isinstance(line, FrameLine) and not frames:
             continue
-        told = _frame(line) if isinstance(line, FrameLine) else _item(line)
+        attributes = _frame(line) if isinstance(line, FrameLine) else _item(line)
         envelope: dict[str, Any] = {
             "specversion": "1.0",
             "id": str(line.seq),
@@ -35,7 +35,7 @@ def cloud_events(header: Header, lines: Iterable[Line], *, frames: bool) -> Iter
             "time": _time(header, line.t),
             "datacontenttype": "application/json",
             "sequence": f"{line.seq:012}",
-            **told,
+            **attributes,
         }
         if line.redacted:
             envelope["redacted"] = True
@@ -44,8 +44,13 @@ def cloud_events(header: Header, lines: Iterable[Line], *, frames: bool) -> Iter
 
 def _item(line: EventLine | CommandLine) -> dict[str, Any]:
     kind, turn = ("event", line.turn) if isinstance(line, EventLine) else ("command", "")
-    told = {"type": f"dragoman.{kind}.{tag_of(line.item)}", "cursor": line.cursor, "subject": turn, "link": line.link}
-    return {**{key: value for key, value in told.items() if value}, "data": line.item}
+    attributes = {
+        "type": f"dragoman.{kind}.{tag_of(line.item)}",
+        "cursor": line.cursor,
+        "subject": turn,
+        "link": line.link,
+    }
+    return {**{key: value for key, value in attributes.items() if value}, "data": line.item}
 
 
 def _frame(line: FrameLine) -> dict[str, Any]:

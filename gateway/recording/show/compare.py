@@ -118,14 +118,14 @@ def turns(lines: Iterable[EventLine]) -> Iterator[ComparedTurn]:
     return turns_of((line.turn, line.event) for line in lines)
 
 
-def turns_of(said: Iterable[tuple[str, Any]]) -> Iterator[ComparedTurn]:
+def turns_of(turn_events: Iterable[tuple[str, Any]]) -> Iterator[ComparedTurn]:
     """Yield the turns of events, each paired with the id of its turn.
 
     Events without a turn are left out, except an input from elsewhere: a backend tells it before the turn begins.
     """
     reader: _TurnReader | None = None
     before: events.MessageAppended | None = None
-    for turn, event in said:
+    for turn, event in turn_events:
         if not turn:
             if isinstance(event, events.MessageAppended) and event.message.role == "user":
                 before = event
@@ -205,9 +205,9 @@ def _blocks(turn: int, a: list[TurnBlock], b: list[TurnBlock]) -> Iterator[Diffe
                 yield from _of_one(turn, one, other)
             continue
         for one in some:
-            yield Difference(turn=turn, what=_title(one), a=_told(one))
+            yield Difference(turn=turn, what=_title(one), a=_described(one))
         for other in others:
-            yield Difference(turn=turn, what=_title(other), b=_told(other))
+            yield Difference(turn=turn, what=_title(other), b=_described(other))
 
 
 def _of_one(turn: int, a: TurnBlock, b: TurnBlock) -> Iterator[Difference]:
@@ -226,7 +226,7 @@ def _title(block: TurnBlock) -> str:
     return f"{block.what} {block.name}".rstrip()
 
 
-def _told(block: TurnBlock) -> str:
+def _described(block: TurnBlock) -> str:
     result = _result(block)
     return block.text if result is None else f"{block.text} -> {result}"
 
@@ -244,8 +244,8 @@ def _end(turn: ComparedTurn) -> str:
 def _summary(turn: ComparedTurn | None) -> str | None:
     if turn is None:
         return None
-    said = f"{turn.input!r}, " if turn.input else ""
-    return f"{said}{len(turn.blocks)} blocks, {_end(turn)}"
+    text = f"{turn.input!r}, " if turn.input else ""
+    return f"{text}{len(turn.blocks)} blocks, {_end(turn)}"
 
 
 def _json(text: str) -> str:

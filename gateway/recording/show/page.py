@@ -79,7 +79,7 @@ def _hash(content: str) -> str:
 
 def _about(recording: Reader) -> str:
     header = recording.header
-    told = {
+    facts = {
         "route": header.route,
         "backend": header.upstream,
         "dialects": ", ".join(f"{name}@{of}" if of else name for name, of in header.dialects.items()),
@@ -88,7 +88,7 @@ def _about(recording: Reader) -> str:
         "not in it": ", ".join(gap.text for gap in recording.missing),
         "dragoman": header.gateway,
     }
-    rows = "".join(f"<div><dt>{key}</dt><dd>{_text(value)}</dd></div>" for key, value in told.items() if value)
+    rows = "".join(f"<div><dt>{key}</dt><dd>{_text(value)}</dd></div>" for key, value in facts.items() if value)
     return f"<dl>{rows}</dl>"
 
 
@@ -170,12 +170,12 @@ def _transcript(recording: Reader, turns: Sequence[TurnFigures], losses: Losses)
 
 
 def _turn_heading(turn: TurnFigures) -> str:
-    told = [
+    facts = [
         turn.shown_end,
         shown_duration(turn.duration),
         f"first token after {shown_duration(turn.first_token)}" if turn.first_token is not None else "",
     ]
-    title = f'<a href="#turn-{turn.turn}">Turn {turn.turn}</a> <small>{" · ".join(filter(None, told))}</small>'
+    title = f'<a href="#turn-{turn.turn}">Turn {turn.turn}</a> <small>{" · ".join(filter(None, facts))}</small>'
     return f'<section class="turn" aria-labelledby="turn-{turn.turn}"><h3 id="turn-{turn.turn}">{title}</h3>\n'
 
 

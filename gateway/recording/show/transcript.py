@@ -213,8 +213,8 @@ class _Reader:
             self._settled(line.origin.link, line.origin.request)  # the log has the input itself
         if isinstance(event, events.TurnEnded):
             yield from self._unfinished()
-        say = _DESCRIPTIONS.get(type(event))
-        kind, text = say(event) if say is not None else ("detail", "")
+        describe = _DESCRIPTIONS.get(type(event))
+        kind, text = describe(event) if describe is not None else ("detail", "")
         yield _entry(line, self._turns.number_of(line), kind, tag_of(event), text)
 
     # -- blocks ----------------------------------------------------------------------------------------
@@ -264,12 +264,12 @@ def _failure(failure: Failure) -> str:
 def _usage(usage: Usage | None) -> str:
     if usage is None:
         return ""
-    told = [
+    facts = [
         f"{count} tokens {way}"
         for way, count in (("in", usage.input_tokens), ("out", usage.output_tokens))
         if count is not None
     ]
-    return ", ".join(told)
+    return ", ".join(facts)
 
 
 def _ended(event: events.TurnEnded) -> tuple[Kind, str]:
@@ -338,5 +338,5 @@ def kind_of(line: EventLine | CommandLine) -> Kind:
         return "reply"
     if isinstance(line.event, events.ToolCallFinished):
         return "error" if line.event.is_error else "result"
-    say = _DESCRIPTIONS.get(type(line.event))
-    return _PIECES.get(type(line.event)) or (say(line.event)[0] if say is not None else "detail")
+    describe = _DESCRIPTIONS.get(type(line.event))
+    return _PIECES.get(type(line.event)) or (describe(line.event)[0] if describe is not None else "detail")

@@ -99,8 +99,8 @@ def history_for_resume(items: Sequence[Item]) -> Ext | None:
 
     Texts are blocks, because a 0.10.2 refuses other forms (docs/dialects/codewhale.md, sections 2.3 and 12).
     """
-    said = [item for item in items if isinstance(item, Message)]
-    history = [raw({"role": item.role, "content": [{"type": "text", "text": item.text}]}) for item in said]
+    messages = [item for item in items if isinstance(item, Message)]
+    history = [raw({"role": item.role, "content": [{"type": "text", "text": item.text}]}) for item in messages]
     return keep(params=requests.Resume.Params(thread_id="", history=history, persist_extended_history=False))
 
 

@@ -69,9 +69,9 @@ class Context(Losses):
 
     def ends(self, end: str) -> bool:
         """Return True if `response_end` must be written: always in `translate`, else if it started or succeeded."""
-        tells = self.alone or (not self.ended and (self.started or end in ANSWERED))
+        is_sent = self.alone or (not self.ended and (self.started or end in ANSWERED))
         self.ended = True
-        return tells
+        return is_sent
 
     @property
     def streams(self) -> bool:

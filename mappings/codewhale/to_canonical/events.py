@@ -64,15 +64,15 @@ def answer(message: results.Answer) -> Events:
         inside = frame_events(result.events)
         if isinstance(result, results.ThreadResponse) and result.status == "accepted":
             return (*_once(inside), events.TurnEnded(end="completed", ext=keep(result=result)))
-    said = result if isinstance(result, Raw) else raw(result)
+    content = result if isinstance(result, Raw) else raw(result)
     if isinstance(result, results.ThreadResponse) and result.status == "accepted":
-        return (events.TurnEnded(end="completed", ext=keep(result=said)),)
+        return (events.TurnEnded(end="completed", ext=keep(result=content)),)
     if request == "null" and inside and isinstance(result, results.AppResponse) and bytes(result.data) == b"{}":
         return tuple(inside)  # a result that only carries frames and answers no request
     failure = refused(result)
     if failure is not None:
         return (*inside, events.Reply(request=request, failure=failure))
-    return (*inside, events.Reply(request=request, result=said))
+    return (*inside, events.Reply(request=request, result=content))
 
 
 def _once(inside: list[Any]) -> list[Any]:

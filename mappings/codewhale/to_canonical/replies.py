@@ -57,8 +57,8 @@ def session_opened(request: str, result: Raw | UnsetType) -> events.SessionOpene
     if not isinstance(known, ThreadResponse) or not isinstance(known.thread, Thread):
         return None
     thread = known.thread
-    told = {name: getattr(known, name) for name in ("model", *ECHOED) if getattr(known, name) is not None}
-    ext = keep(thread_id=thread.id, thread=thread, **told)
+    facts = {name: getattr(known, name) for name in ("model", *ECHOED) if getattr(known, name) is not None}
+    ext = keep(thread_id=thread.id, thread=thread, **facts)
     return events.SessionOpened(request=request, session=session_id(thread.id), title=thread.name or "", ext=ext)
 
 
@@ -143,21 +143,22 @@ def _saved_items(saved: wire.SavedSession, items: Iterable[wire.SavedItem]) -> I
     for item in items:
         if item.status in UNSAID:
             continue
-        at, told = parse(item.started_at or "") or 0, read_raw(item.metadata, wire.ItemMetadata) or wire.ItemMetadata()
+        at = parse(item.started_at or "") or 0
+        metadata = read_raw(item.metadata, wire.ItemMetadata) or wire.ItemMetadata()
         if item.kind == "user_message":
-            role, text = _input_of(item.detail or "", told.input_provenance)
+            role, text = _input_of(item.detail or "", metadata.input_provenance)
             shown = images[text].popleft() if images.get(text) else []
             yield Message(role=role, text=text, segments=(Text(text=text), *shown) if shown else (), at=at)
         elif item.kind == "agent_message" and item.detail:
             yield Message(role="assistant", text=item.detail, at=at)
         elif item.kind == "agent_reasoning" and item.detail:
             yield Reasoning(text=item.detail, at=at)
-        if told.tool_name:
-            names[told.tool_use_id] = told.tool_name
-            arguments = (item.detail or "") if told.tool_input is None else told.tool_input
-            yield ToolCall(call=told.tool_use_id, name=told.tool_name, arguments=arguments, at=at)
-        if call := told.tool_result_for:
-            name, failed = names.get(call, ""), told.is_error is True
+        if metadata.tool_name:
+            names[metadata.tool_use_id] = metadata.tool_name
+            arguments = (item.detail or "") if metadata.tool_input is None else metadata.tool_input
+            yield ToolCall(call=metadata.tool_use_id, name=metadata.tool_name, arguments=arguments, at=at)
+        if call := metadata.tool_result_for:
+            name, failed = names.get(call, ""), metadata.is_error is True
             yield ToolResult(call=call, name=name, output=item.detail or "", is_error=failed, at=at)
 
 
@@ -209,8 +210,8 @@ def _text_of(message: wire.ModelMessage) -> str:
     """Return the text of a message without the block that the server added for the model."""
     parts = message.content if isinstance(message.content, list) else [message.content]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-    said = [text for text in texts if isinstance(text, str)]
-    return "".join(text for n, text in enumerate(said) if n == 0 or not text.startswith(TURN_META[0].strip()))
+    strings = [text for text in texts if isinstance(text, str)]
+    return "".join(text for n, text in enumerate(strings) if n == 0 or not text.startswith(TURN_META[0].strip()))
 
 
 def _images_of(message: wire.ModelMessage) -> list[ImageAttachment]:

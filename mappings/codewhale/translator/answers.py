@@ -115,7 +115,7 @@ class Answers:
             return [Loss(kind=type(item).__name__, why="codewhale has no form for this answer")]
         return []
 
-    def tell_capabilities(self, call: ThreadCall) -> None:
+    def send_capabilities(self, call: ThreadCall) -> None:
         """Answer with the capabilities of this server that the client asked for."""
         about = given(call.command.ext, "kind", str, "") if isinstance(call.command, commands.GetCapabilities) else ""
         self._set_answer(call, _capabilities(about, self._generation, self._facts))

@@ -56,7 +56,7 @@ CONFIGURING = (commands.SetConfig, commands.UnsetConfig, commands.ReloadConfig)
 
 NOT_RUNNING = Failure(cause="not_running", text="no turn is in progress")
 
-TOLD_IN_RESULTS = (events.GoalUpdated, events.GoalCleared, events.McpStartup)
+EVENTS_IN_RESULTS = (events.GoalUpdated, events.GoalCleared, events.McpStartup)
 """Events that are taken from the results of requests other than turns."""
 
 UNANSWERABLE = (events.ApprovalRequested, events.InteractionRequired, events.RunStarted)
@@ -126,11 +126,11 @@ class ClientTranslator(Translator[Event, Command]):
         for command in items:
             refusal = self._find_refusal(command)
             if refusal is not None:
-                self._tell(step, command, events.Reply(request=command.request, failure=refusal))
+                self._answer(step, command, events.Reply(request=command.request, failure=refusal))
                 continue
             now, answers = self._opening.admit_command(command)
             for answer in answers:
-                self._tell(step, command, answer)
+                self._answer(step, command, answer)
             self._write_commands(now, step)
         return step
 
@@ -213,7 +213,7 @@ class ClientTranslator(Translator[Event, Command]):
             if isinstance(command, commands.SubmitInput):
                 refusal = images.refusal(command.segments, takes_images=self._takes_images)
             if refusal is not None:
-                self._tell(step, command, events.Reply(request=command.request, failure=refusal))
+                self._answer(step, command, events.Reply(request=command.request, failure=refusal))
                 continue
             own = self._pending.new_id()
             losses = Losses()
@@ -221,21 +221,21 @@ class ClientTranslator(Translator[Event, Command]):
             step.losses += losses.take_losses()
             if not messages:
                 failure = FROM_COMMAND.refusal_of(type(command))
-                self._tell(step, command, events.Reply(request=command.request, failure=failure))
+                self._answer(step, command, events.Reply(request=command.request, failure=failure))
                 continue
             step.frames += [REQUESTS.encode(with_required_params(message, self._new_id)) for message in messages]
             self._pending[own] = command
             if isinstance(command, commands.SubmitInput):
                 self._turn = TurnInFlight()
                 self._opening.note_input()
-                self._tell(step, command, events.TurnAccepted(request=command.request))
+                self._answer(step, command, events.TurnAccepted(request=command.request))
             elif isinstance(command, commands.CancelTurn) and self._turn is not None:
-                self._pending[own] = told = replace(command, request="")
+                self._pending[own] = cancel = replace(command, request="")
                 self._turn.stopped = True
-                self._turn.early = None if self._turn.spoke else told
-                self._tell(step, command, events.Reply(request=command.request))
+                self._turn.early = None if self._turn.spoke else cancel
+                self._answer(step, command, events.Reply(request=command.request))
 
-    def _tell(self, step: Step[Event], command: Command, event: Event) -> None:
+    def _answer(self, step: Step[Event], command: Command, event: Event) -> None:
         if command.request:
             step.bursts.append(Burst(items=[event], request=command.request))
 
@@ -275,26 +275,26 @@ class ClientTranslator(Translator[Event, Command]):
                 _add(step, self._end_turn(items, step))
         else:
             *inside, last = items
-            told = [plain(item) for item in inside if isinstance(item, TOLD_IN_RESULTS)]
+            new = [plain(item) for item in inside if isinstance(item, EVENTS_IN_RESULTS)]
             reply = last if isinstance(last, events.Reply) else events.Reply(request="")
-            self._take_reply(command, reply, told, step)
+            self._take_reply(command, reply, new, step)
 
-    def _take_reply(self, command: Command, reply: events.Reply, told: list[Event], step: Step[Event]) -> None:
+    def _take_reply(self, command: Command, reply: events.Reply, new: list[Event], step: Step[Event]) -> None:
         """Pass on the events that the frames of an answer have (`told`), then the answer to the command."""
         match command:
             case commands.CancelTurn():
-                _add(step, told)
+                _add(step, new)
                 if command.request:  # else it was answered when it was written
                     failure = reply.failure or (None if has_interrupted(reply.result) else NOT_RUNNING)
-                    self._tell(step, command, events.Reply(request=command.request, failure=failure))
+                    self._answer(step, command, events.Reply(request=command.request, failure=failure))
                 return
             case commands.ResumeSession():
-                told = [*told, *goal(reply.result)]
+                new = [*new, *goal(reply.result)]
             case commands.GetCapabilities():
                 self._note_server(capabilities(reply.result))
         answer = typed_answer(command, reply, self._clock()) or replace(reply, request=command.request)
         now, answers = self._opening.take_answer(command, answer)
-        _add(step, [*told, *filter(_for_somebody, answers)])
+        _add(step, [*new, *filter(_for_somebody, answers)])
         if self._abandoned and self._opening.session:
             self._abandoned = ""
             now = [*([commands.CancelTurn(session=self._opening.session)] if self._interrupts else []), *now]
@@ -310,21 +310,21 @@ class ClientTranslator(Translator[Event, Command]):
         """Return the events of the result's frames that no line has reported, then the end of the turn."""
         turn, self._turn = self._turn or TurnInFlight(), None
         *inside, last = items
-        told: list[Event] = []
+        new: list[Event] = []
         for item in inside:
             if isinstance(item, UNANSWERABLE):
                 step.losses.append(Loss(kind=type(item).__name__, why="nothing waits for the answer"))
             elif isinstance(item, events.ErrorReported) and item.text == LOST and self._opening.resumes_context:
-                told.append(events.Gap(text=LOST, context=True))  # another gateway reports it in this form
+                new.append(events.Gap(text=LOST, context=True))  # another gateway reports it in this form
             elif not (isinstance(item, events.TextDelta) and turn.spoke):
-                told.append(plain(item))
-        if told and not turn.started:
-            told.insert(0, events.ModelTurnStarted())
+                new.append(plain(item))
+        if new and not turn.started:
+            new.insert(0, events.ModelTurnStarted())
         failure = last.failure if isinstance(last, events.Reply) else None
         if failure is not None and not turn.stopped:
-            return [*told, events.TurnEnded(end="failed", failure=failure)]
+            return [*new, events.TurnEnded(end="failed", failure=failure)]
         end = last.end if isinstance(last, events.TurnEnded) else "cancelled" if failure is not None else "completed"
-        return [*told, events.TurnEnded(end=end)]
+        return [*new, events.TurnEnded(end=end)]
 
 
 def _answers(items: Sequence[Event]) -> Iterator[Sequence[Any]]:

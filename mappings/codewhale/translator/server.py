@@ -217,7 +217,7 @@ class ServerTranslator(Translator[Command, Event]):
         call.executing = True
         self._inputs -= isinstance(call.command, commands.SubmitInput)
         if isinstance(call.command, commands.GetCapabilities):
-            self._answers.tell_capabilities(call)
+            self._answers.send_capabilities(call)
             return
         self._replies.waiting[call.id] = call
         if call.command is not None:  # a call without a command was refused when it was read

@@ -255,12 +255,12 @@ class FollowedTurn:
     def _end_published(self, listed: tuple[Message, ...] | None) -> list[Event]:
         """Return the end of the turn that was published, after any text that was missing."""
         cause, usage, self._usage = self.cause, self._usage, None
-        told = self._known.without_failure(listed, cause.message.text, self._output) if cause and listed else listed
-        rest = self._known.missing_events(told, self._input, self._output) if told is not None else []
+        usable = self._known.without_failure(listed, cause.message.text, self._output) if cause and listed else listed
+        rest = self._known.missing_events(usable, self._input, self._output) if usable is not None else []
         counted = [events.UsageReported(usage=usage)] if usage is not None else []
         cancelled = self.interrupt.accepted
-        is_answered = bool(self._output.length if told is None else self._known.text_of_turn(told))
-        if cause is not None and not cancelled and not (is_answered and _is_stored(cause.message, told)):
+        is_answered = bool(self._output.length if usable is None else self._known.text_of_turn(usable))
+        if cause is not None and not cancelled and not (is_answered and _is_stored(cause.message, usable)):
             why, self.cause = events.ErrorReported(cause="internal", text=cause.message.text), None
             return [*rest, *counted, why, *self._close("failed", listed)]
         end: End = "cancelled" if cancelled else "completed"  # llm.end says only that a run is over

@@ -230,14 +230,14 @@ def turn_result(event: events.TurnResult, _context: Context) -> Messages:
     return (wire.RunEnd(data=wire.RunEnd.Data(result=RESULT_OF_END[event.end])),)
 
 
-TOLD_CAUSES = frozenset(cause for cause, code in CODE_OF_FAILURE.items() if CAUSE_OF_CODE[code] == cause)
+KEPT_CAUSES = frozenset(cause for cause, code in CODE_OF_FAILURE.items() if CAUSE_OF_CODE[code] == cause)
 """The causes of failures that have a code of their own."""
 
 
 @FROM_EVENT.rule(
     events.ErrorReported,
     produces=(wire.Error,),
-    fidelity=Lossy(("cause",), lost_by=lambda event: () if event.cause in TOLD_CAUSES else ("cause",)),
+    fidelity=Lossy(("cause",), lost_by=lambda event: () if event.cause in KEPT_CAUSES else ("cause",)),
 )
 def error_reported(event: events.ErrorReported, _context: Context) -> Messages:
     return (problem(event, CODE_OF_FAILURE),)

@@ -196,13 +196,13 @@ class ClientTranslator(Translator[Event, Command]):
     def _on_result(self, event: events.TurnResult) -> tuple[Event, ...]:
         # A client may send its next run as soon as it has read this result. So the result waits for the next event,
         # the status that ends the run: a pod writes a file in between, and here the next run would be refused as busy.
-        told: tuple[Event, ...] = (event,)
+        passed_on: tuple[Event, ...] = (event,)
         if self._status == "running":
-            told, self._result = (), told
+            passed_on, self._result = (), passed_on
         if not self._pending.entries:
-            return told
+            return passed_on
         stopped = self._pending.take_oldest(*STOPPED_BY.get(event.end, ()))
-        return (*told, *(_reply(stopped.request) if stopped is not None else ()))
+        return (*passed_on, *(_reply(stopped.request) if stopped is not None else ()))
 
     def _on_error(self, event: events.ErrorReported) -> tuple[Event, ...]:
         code = problem(event).data.code

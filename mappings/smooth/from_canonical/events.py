@@ -210,7 +210,7 @@ OF_MODEL = frozenset(("model_failed", "rate_limited"))
 UNEXPLAINED = Failure(cause="internal", text="the turn failed")
 """The failure of a turn whose backend gave no reason."""
 
-TOLD_CAUSES = frozenset(cause for cause, code in CODE_OF_CAUSE.items() if cause_of(code) == cause)
+KEPT_CAUSES = frozenset(cause for cause, code in CODE_OF_CAUSE.items() if cause_of(code) == cause)
 """The causes that have a code of their own."""
 
 
@@ -219,8 +219,8 @@ def _lost_at_end(event: events.TurnEnded) -> tuple[str, ...]:
     if event.end in ANSWERED:
         return ("end",)
     lost = ("usage",) if event.end in ("failed", "cancelled") else ("end", "usage")
-    told = event.failure is None or event.failure.cause in TOLD_CAUSES
-    return lost if told else (*lost, "failure.cause")
+    is_sent = event.failure is None or event.failure.cause in KEPT_CAUSES
+    return lost if is_sent else (*lost, "failure.cause")
 
 
 @FROM_EVENT.rule(

@@ -90,15 +90,15 @@ def _errors(value: JsonObject, data: JsonObject) -> None:
 
     Without an error, use the `message` of the frame.
     """
-    told = [place for place in (value, data) if place.get("error") is not None]
-    for place in told:
+    errors = [place for place in (value, data) if place.get("error") is not None]
+    for place in errors:
         place["error"] = _error(place["error"])
-    if not told:
+    if not errors:
         value["error"] = _error(value.get("message"))
 
 
-def _error(said: object) -> JsonObject:
-    error = said if isinstance(said, dict) else {"message": said}
+def _error(error_value: object) -> JsonObject:
+    error = error_value if isinstance(error_value, dict) else {"message": error_value}
     code, message = error.get("code"), error.get("message")
     error["code"] = code if isinstance(code, str) else str(code) if type(code) is int else FALLBACK_CODE
     error["message"] = message if isinstance(message, str) else "the server gave no reason"

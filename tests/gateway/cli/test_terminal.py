@@ -42,7 +42,7 @@ def shown(*happened: Event, live: bool = True) -> list[str]:
     for event in happened:
         display.show(event)
         if isinstance(event, events.TurnEnded):
-            display.tell_end(event)
+            display.show_end(event)
     return lines.shown
 
 

@@ -199,7 +199,7 @@ class WatchedReplay(WatchedSession):
             pace=Pace(lambda: self.time.seconds, speed, idle_cap),
             later=self.time.later,
             reporter=reporter,
-            events=ReplayedEvents(self.state, tells_model_turns=tells, auto=auto),
+            events=ReplayedEvents(self.state, sends_model_turns=tells, auto=auto),
         )
 
     def asks(self, command: Command) -> list[Any]:

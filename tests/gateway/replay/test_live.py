@@ -79,7 +79,7 @@ class Behind:
             services(self.time, ledger=self.ledger, new_id=lambda: f"own {next(ids)}"),
             lambda _events: self.backend,
             name="there",
-            tells_model_turns=tells,
+            sends_model_turns=tells,
         )
 
     def sends(self, *events: Event) -> list[str]:

@@ -31,7 +31,7 @@ STATE = SessionState(id="own", title="known")
 
 
 def lines(*, tells: bool = True, auto: bool = False) -> ReplayedEvents:
-    return ReplayedEvents(STATE, tells_model_turns=tells, auto=auto)
+    return ReplayedEvents(STATE, sends_model_turns=tells, auto=auto)
 
 
 def say(log: ReplayedEvents, *events: Any, turn: str = "t") -> list[Event]:
@@ -94,7 +94,7 @@ def test_a_terminal_is_replayed_without_its_old_message_id_and_ends_the_turn() -
 
 
 def test_a_recording_without_model_turns_gets_one_per_run_if_the_session_needs_them() -> None:
-    log = ReplayedEvents(STATE, tells_model_turns=True, adds_model_turns=True)
+    log = ReplayedEvents(STATE, sends_model_turns=True, adds_model_turns=True)
     log.begin_part(said("one", request="mine"))
     told = say(log, TurnAccepted(request="theirs"), user("one"), TextDelta(text="a"))
     assert told == [TurnAccepted(request="mine"), ModelTurnStarted(), TextDelta(text="a")]
@@ -110,7 +110,7 @@ def test_model_turn_numbers_that_do_not_grow_are_left_out() -> None:
 
 
 def test_model_turn_numbers_are_left_out_if_a_live_backend_counts_too() -> None:
-    log = ReplayedEvents(STATE, tells_model_turns=True, keeps_counts=False)
+    log = ReplayedEvents(STATE, sends_model_turns=True, keeps_counts=False)
     assert say(log, ModelTurnStarted(index=0), ModelTurnEnded(index=0)) == [ModelTurnStarted(), ModelTurnEnded()]
 
 

@@ -106,7 +106,7 @@ class DeliveryStage:
         batch = self.log.append(list(events), turn, self.origin, 10**9, of_events(events))
         plain = all(isinstance(event, TextDelta) for event in events)
         finished = self.delivery.deliver(batch, opened=opened, ended=ended, plain=plain)
-        self.delivery.tell_finished([(attachment, batch) for attachment in finished])
+        self.delivery.notify_finished([(attachment, batch) for attachment in finished])
 
     def begin(self, link: str = "", request: str = "", turn: str = TURN) -> None:
         self.origin = Origin(link=link, request=request)

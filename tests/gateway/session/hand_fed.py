@@ -23,14 +23,14 @@ OURS = Origin(link="smooth-1", request="r1")
 class NormalFormHarness:
     """A normal form with its state, whose events the test feeds by hand."""
 
-    def __init__(self, *, tells_model_turns: bool = True, asks_in_words: bool = True) -> None:
+    def __init__(self, *, sends_model_turns: bool = True, asks_in_words: bool = True) -> None:
         numbers = count(1)
         self.given: Given | None = None
         self.state = SessionState(id=str(UUID(int=0)))
         self.form = NormalForm(
             self.state,
             lambda: str(UUID(int=next(numbers))),
-            tells_model_turns=tells_model_turns,
+            sends_model_turns=sends_model_turns,
             puts_in_words=lambda _question: asks_in_words,
             given=lambda: self.given,
         )

@@ -136,7 +136,7 @@ def test_a_requested_code_parks_no_turn_and_is_asked_for_in_words_within_the_tur
 
 
 def test_without_model_turns_of_the_backend_each_run_begins_with_the_next_number() -> None:
-    session = NormalFormHarness(tells_model_turns=False)
+    session = NormalFormHarness(sends_model_turns=False)
     said = [*session.accept(), *session.feed(MAY_I, TextDelta(text="x"), TurnEnded(end="completed"))]
     indices = [
         event.model_turn if isinstance(event, QuestionAnswered) else event.index
