@@ -23,7 +23,7 @@ from dragoman.gateway.timers import Schedule
 from dragoman.mappings.canonical import Event, Unmapped
 from dragoman.mappings.canonical.events import ErrorReported, Reply
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.dialect import Dialect, Frame, Parts, Step
+from dragoman.mappings.dialect import Burst, Dialect, Frame, Parts, Step
 
 PATIENCE = 1.0  # seconds for a good frame after a bad one: a backend writes its banner and its first message together
 READ_MAX = 64 * 1024  # bytes of a frame that is decoded here: 1 ms
@@ -80,8 +80,8 @@ class FirstFrames:
         return memory(frame) > READ_MAX or self._dialect.events.can_read(frame)
 
     def _refusal(self, frame: bytes) -> str:
-        match _items(self._dialect, frame[:READ_MAX]):
-            case [ErrorReported(text=text)] | [Reply(request="" | "null", failure=Failure(text=text))]:
+        match _bursts(self._dialect, frame[:READ_MAX]):
+            case [Burst(request="" | "null", items=[ErrorReported(text=text) | Reply(failure=Failure(text=text))])]:
                 return text[:QUOTED]
         return ""
 
@@ -132,12 +132,12 @@ def _is_message_of(dialect: Dialect, data: bytes) -> bool:
     """Return True if this frame is a known message of `dialect`. Dialects over ZeroMQ are not compared."""
     if dialect.events.unwrap is not None:
         return False
-    items = _items(dialect, data)
+    items = [item for burst in _bursts(dialect, data) for item in burst.items]
     return bool(items) and not any(isinstance(item, Unmapped) for item in items)
 
 
-def _items(dialect: Dialect, data: bytes) -> list[Event]:
+def _bursts(dialect: Dialect, data: bytes) -> list[Burst[Event]]:
     """Return the events of a frame; none if it is no message of the dialect."""
     step: Step[Event] = Step()
     dialect.events.receive([data], step)
-    return [] if step.faults else [item for burst in step.bursts for item in burst.items]
+    return [] if step.faults else step.bursts

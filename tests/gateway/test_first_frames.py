@@ -31,6 +31,7 @@ REFUSALS = {
     "smooth": b'{"type":"error","error":{"code":"BUSY","message":"too many clients"},"timestamp":1}',
 }
 ANSWER = b'{"jsonrpc":"2.0","id":"1","error":{"code":-32601,"message":"unsupported method: capabilities"}}'
+DENIED = b'{"type":"error","requestId":"1","error":{"code":"BUSY","message":"no such agent"},"timestamp":1}'
 PONG = b'{"type":"pong","requestId":"1","timestamp":1}'
 OPENS = {"action": "create_conversation_session", "requestId": "r", "agentId": str(uuid4())}
 
@@ -133,9 +134,10 @@ def test_an_error_without_a_request_is_a_refusal_until_another_message_comes(dia
     assert watched.timers == []
 
 
-def test_an_error_that_answers_a_request_is_no_refusal() -> None:
-    watched = Watched("codewhale")
-    assert watched.frames.take([ANSWER])
+@pytest.mark.parametrize(("dialect", "answer"), [("codewhale", ANSWER), ("smooth", DENIED)])
+def test_an_error_that_answers_a_request_is_no_refusal(dialect: str, answer: bytes) -> None:
+    watched = Watched(dialect)
+    assert watched.frames.take([answer])
     assert not watched.frames.refusal
 
 
