@@ -27,7 +27,7 @@ from dragoman.mappings.dialect import Burst, Dialect, Frame, Parts, Step
 
 PATIENCE = 1.0  # seconds for a good frame after a bad one: a backend writes its banner and its first message together
 READ_MAX = 64 * 1024  # bytes of a frame that is decoded here: 1 ms
-QUOTED = 120  # characters of the first frame that the log shows, and of a refusal
+QUOTED = 120  # characters of the first frame, or of a refusal, that is shown
 
 log = structlog.get_logger("dragoman.upstream")
 
@@ -82,7 +82,7 @@ class FirstFrames:
     def _refusal(self, frame: bytes) -> str:
         match _bursts(self._dialect, frame[:READ_MAX]):
             case [Burst(request="" | "null", items=[ErrorReported(text=text) | Reply(failure=Failure(text=text))])]:
-                return text[:QUOTED]
+                return text
         return ""
 
     def _look(self) -> None:

@@ -20,7 +20,7 @@ import structlog
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.adapters.flag import Flag
 from dragoman.gateway.backends.target import ConnectionReport, UpstreamTarget
-from dragoman.gateway.first_frames import FirstFrames, import_others
+from dragoman.gateway.first_frames import QUOTED, FirstFrames, import_others
 from dragoman.gateway.link import Link, LinkEvents
 from dragoman.gateway.observability.trace_context import OUTGOING
 from dragoman.gateway.overload.fair_queue import DIAL
@@ -252,7 +252,7 @@ class Upstream:
         if self._stopped or self._link is not link:
             return
         refusal = self._first.refusal if self._first is not None else ""
-        reason = (without_secrets(refusal) or exit_reason(transport)) if self._ended_by_peer else ""
+        reason = (without_secrets(refusal, QUOTED) or exit_reason(transport)) if self._ended_by_peer else ""
         text = "the connection to the backend was lost"
         wrong = self._first if self._first is not None and self._first.are_wrong else None
         if wrong is not None:
