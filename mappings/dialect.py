@@ -563,6 +563,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     # True for a ResumeSession that also changes its session, which was opened by this OpenSession: a server of this
     # dialect gets it for an open session too.
     changes_session: Callable[[ResumeSession, OpenSession | None], bool] = _never
+    # A client that resumes an unknown session gets another one instead of a refusal.
+    resumes_unknown: bool = False
     # A client that opens or reads a session is answered with its whole history.
     answers_with_history: bool = False
     # Renders in slices what `attach` shows of a history, keeps it in the state, and yields the work of each slice: its

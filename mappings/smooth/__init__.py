@@ -29,6 +29,7 @@ DIALECT = Dialect(
     takes_images=True,
     stores_history=True,
     cancels_own_turns=True,
+    resumes_unknown=True,
     lost_turn="reachable",
     renames_listed=True,
     changes_session=changes_conversation,

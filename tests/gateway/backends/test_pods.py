@@ -21,6 +21,7 @@ from dragoman.gateway.endpoint import parse
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.routing.ids import session_id
 from tests.awaited import until
+from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient, serving
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import read_output, said
@@ -34,7 +35,7 @@ async def pods(base: Path, *names: str) -> AsyncIterator[None]:
     """Run a demo pod in each of these folders."""
     async with asyncio.timeout(DEADLINE), AsyncExitStack() as stack:
         for name in names:
-            (base / name).mkdir(exist_ok=True)
+            (base / name).mkdir(parents=True, exist_ok=True)
             await stack.enter_async_context(serving(demo_backend(parse(f"pod+unix:{base}/{name}/sock"))))
         yield
 
@@ -171,6 +172,24 @@ async def test_naming_a_pod_that_has_ended_is_refused_and_opens_no_other(
 async def test_metadata_without_a_pod_name_has_no_effect(tmp_path: Path, metadata: dict[str, Any]) -> None:
     async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (_, (url,)):
         assert (await opened(url, metadata=metadata))["data"]["conversationId"] == conversation(tmp_path, "atlas")
+
+
+async def test_an_unknown_conversation_that_is_resumed_gets_a_free_pod(tmp_path: Path) -> None:
+    async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (_, (url,)):
+        answer = await opened(url, conversationId=str(uuid4()))
+        assert answer["data"]["conversationId"] == conversation(tmp_path, "atlas")
+
+
+async def test_an_unknown_thread_that_is_resumed_is_refused_and_takes_no_pod(tmp_path: Path) -> None:
+    listen = f"codewhale+unix:{tmp_path}/in.sock"
+    async with pods(tmp_path / "pods", "atlas"), served(listen, upstream=f"pod+dir:{tmp_path}/pods") as (app, _):
+        async with CodewhaleClient.connected(f"{tmp_path}/in.sock", thread="") as client:
+            answer = await client.ask("thread/resume", thread_id=f"thread-{uuid4()}")
+            assert answer["error"]["code"] == -32004
+            assert titles(app) == []
+            known = f"thread-{conversation(tmp_path / 'pods', 'atlas')}"
+            assert (await client.call("thread/resume", thread_id=known))["thread_id"] == known
+        assert titles(app) == ["atlas"]
 
 
 async def test_a_pod_that_comes_later_is_found(tmp_path: Path) -> None:
