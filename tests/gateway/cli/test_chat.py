@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.gateway.cli.chat import Chat
 from tests.forked_program import dragoman, forked_server
 
 WAIT = 30.0  # seconds for a text to appear: it takes milliseconds
@@ -85,6 +86,28 @@ def test_lines_of_a_pipe_are_inputs_answers_and_commands(backend: str) -> None:
     assert lines.count("Answer approve or deny.") == 2, "a line that is no answer asks again"
     assert "Then I leave the order as it is." in lines
     assert [line.partition(":")[0] for line in lines[-4:]] == ["you", "agent", "you", "agent"]
+
+
+def test_the_commands_of_a_chat_list_begin_and_continue_sessions(backend: str) -> None:
+    typed = ["/help", "count 2", "/sessions", "/new", "/history", "/attach", "/attach nobody", "/cancel", "/else", "/quit"]
+    done = chat(backend, "".join(f"{line}\n" for line in [*typed, "count 9"]))
+    *commands, answer = [line.strip() for line in done.stdout.splitlines()][: len(Chat.COMMANDS) + 1]
+    assert ([line.split()[0] for line in commands], answer) == ([*Chat.COMMANDS], "0 1")
+    (own,) = (line for line in done.stdout.splitlines() if line.startswith("* "))
+    _, first, *described = own.split()
+    assert described == ["2", "messages", "count", "2"]
+    began, empty, usage, unknown, stayed, cancel, word = done.stderr.splitlines()
+    second = began.removeprefix("Session ")
+    assert (empty, stayed) == ("This session has no messages.", began)
+    assert usage == "Write /attach ID; /sessions lists the ids."
+    assert unknown.startswith("the backend has no session 'nobody'; it shows ")
+    assert (cancel, word.partition(";")[0]) == ("no turn is in progress", "Unknown command /else")
+    assert done.returncode == 0
+    again = dragoman("chat", backend, "--session", second, stdin=f"/attach {first}\n/history\n//count 1\n/history\n")
+    assert again.stderr.splitlines() == [f"Session {first}"]
+    shown = again.stdout.splitlines()
+    assert shown[:2] == ["you: count 2", "agent: 0 1 "]
+    assert "you: /count 1" in shown, "a text that begins with / is sent after //"
 
 
 def test_a_question_at_the_end_of_a_pipe_exits_3(backend: str) -> None:
