@@ -128,7 +128,7 @@ class BackendKind(ABC):
 
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
         """Return or ask for a session that a client resumes and that is not open here; raise Refused if it cannot."""
-        if not link.attaches:  # a caller activates an open session, and opens none
+        if not link.dialect.resumes_unknown:
             raise Refused(not_found(command.session))
         return self.open_session(link, command)
 
@@ -190,9 +190,10 @@ class SessionOpener(BackendKind):
     def _connect(self, session: Session) -> Backend:
         """Make the backend of a new session."""
 
-    def _new_session(self, link: Link, _command: OpeningCommand) -> Session:
+    def _new_session(self, link: Link, command: OpeningCommand) -> Session:
         """Return a new session, which gets its id once the backend has opened it; raise Refused if there is no room."""
-        return self._sessions.make_unopened(link, self._connect)
+        resumed = command.session if isinstance(command, ResumeSession) else ""
+        return self._sessions.make_unopened(link, self._connect, resumed)
 
     def _ask(self, link: Link, command: OpeningCommand, next_command: Command | None = None) -> None:
         """Ask the backend to open a session, and perform the command `next_command` once it is open.

@@ -180,8 +180,8 @@ class PodsKind(BackendKind):
                 session = await self._session_for(command, link.principal)
             elif not self._is_open(link, command.session):
                 named = await self._named_session(self._index.find_pod(command.session), link.principal)
-                if named is None and isinstance(command, ResumeSession):
-                    session = await self._session_for_unknown(link, command)
+                if named is None and isinstance(command, ResumeSession) and link.dialect.resumes_unknown:
+                    session = await self._session_for(command, link.principal)
         except Refused as refused:
             return Choice(why=refused.failure, is_final=True)
         runs = session is not None or self._sessions.quota.has_owners or any(self._index.newest_first())
@@ -205,11 +205,6 @@ class PodsKind(BackendKind):
         if wanted or name is not None:
             raise Refused(not_found(wanted or command.agent, "pod"))
         return self._session_of(await self._find_free(), principal)
-
-    async def _session_for_unknown(self, link: Link, command: ResumeSession) -> Session | None:
-        if not link.dialect.resumes_unknown:
-            raise Refused(not_found(command.session))
-        return await self._session_for(command, link.principal)
 
     async def _named_session(self, name: str | None, principal: str) -> Session | None:
         """Return the session of this pod if the pod is listed and alive."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.gateway.backends.kind import BackendKind, MakeBackend
+from dragoman.gateway.backends.kind import BackendKind, MakeBackend, not_found
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import session_id
@@ -73,4 +73,10 @@ class SingleKind(BackendKind):
         session = self._session_for_new()
         if not self._sessions.policy.opens(link.principal, session.state):
             raise Refused(HELD)
+        return session
+
+    def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
+        session = self.open_session(link, command)  # first, so that its names are known
+        if not link.dialect.resumes_unknown and self._sessions.index.find_session(command.session) is not session:
+            raise Refused(not_found(command.session))
         return session

@@ -24,25 +24,26 @@ class UnopenedSessions:
     """The sessions of a route that wait for their backend, each with the client that asked for it."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, tuple[Session, Link]] = {}  # provisional id -> session and client
+        self._waiting: dict[str, tuple[Session, Link, str]] = {}  # provisional id -> session, client and resumed id
         self._of_link: dict[str, dict[str, Session]] = {}
         self._chosen: dict[ChosenName, str] = {}
         self._names: dict[str, ChosenName] = {}
 
     def __iter__(self) -> Iterator[Session]:
-        return iter([session for session, _link in self._waiting.values()])
+        return iter([session for session, *_ in self._waiting.values()])
 
     def __contains__(self, session: object) -> bool:
         return isinstance(session, Session) and session.state.id in self._waiting
 
-    def add(self, session: Session, link: Link) -> None:
-        self._waiting[session.state.id] = session, link
+    def add(self, session: Session, link: Link, resumed: str = "") -> None:
+        """Add a session. `resumed` is the id of the session that the client resumes by it, "" if it opens a new one."""
+        self._waiting[session.state.id] = session, link, resumed
         self._of_link.setdefault(link.id, {})[session.state.id] = session
 
     def remove(self, session: Session) -> None:
         """Remove a session that its backend has opened, or that is dropped; it still has its provisional id."""
         provisional = session.state.id
-        _, link = self._waiting.pop(provisional)
+        _, link, _ = self._waiting.pop(provisional)
         of_link = self._of_link[link.id]
         del of_link[provisional]
         if not of_link:
@@ -52,6 +53,14 @@ class UnopenedSessions:
 
     def client(self, session: Session) -> Link:
         return self._waiting[session.state.id][1]
+
+    def is_wanted(self, session: Session, id: str) -> bool:
+        """Return True if the client accepts the session under this id of its backend.
+
+        A backend may open a new session in place of an unknown one. Clients of most dialects expect a refusal then.
+        """
+        _, link, resumed = self._waiting[session.state.id]
+        return link.dialect.resumes_unknown or resumed in ("", id)
 
     def sessions_of(self, link: Link) -> list[Session]:
         return list(self._of_link.get(link.id, {}).values())

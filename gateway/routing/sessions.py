@@ -215,16 +215,16 @@ class Sessions:
         session.presence.await_client()
         return session
 
-    def make_unopened(self, link: Link, connect: Callable[[Session], Backend]) -> Session:
-        """Return a new session that gets its id, and is listed, once its backend has opened it for `link`.
+    def make_unopened(self, link: Link, connect: Callable[[Session], Backend], resumed: str = "") -> Session:
+        """Return a new session, which gets the id of its backend, and is listed, once that has opened it for `link`.
 
-        The id is that of the backend (docs/translation.md, rule 3.1), so that it is the same after a restart.
+        `resumed` is the backend's name of the session that the client resumes (docs/translation.md, rule 3.1).
         """
         self.quota.check(link.principal, len(self._unopened.sessions_of(link)))
         session = self._factory.make_unopened(connect)
         session.state.owner = link.principal
         self.quota.note_owner(session.state)
-        self._unopened.add(session, link)
+        self._unopened.add(session, link, resumed and canonical_id(self.route.name, resumed))
         return session
 
     def _changed(self, session: Session, name: str, is_first: bool) -> Session:
@@ -250,9 +250,9 @@ class Sessions:
         """Name and list a session that its backend has opened. If its id is in use, move its clients there."""
         own = canonical_id(self.route.name, name)
         known, link = self.index.find_session(own), self._unopened.client(session)
-        if known is not None:
+        if known is not None or not self._unopened.is_wanted(session, own):
             self.services.schedule(0, lambda: self.drop(session))  # after its events have been delivered
-            if self.policy.sees(link.principal, known.state):
+            if known is not None and self.policy.sees(link.principal, known.state):
                 if chosen := self._unopened.chosen_name(session):
                     self.index.add_name(known, chosen)
                 return known

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.mappings.bounded import remember
 from dragoman.mappings.canonical import SessionState, commands, events
-from dragoman.mappings.canonical.values import Ext, Failure
+from dragoman.mappings.canonical.values import Ext
 from dragoman.mappings.codewhale.from_canonical import replies
 from dragoman.mappings.codewhale.from_canonical.context import Context, bundled
 from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT, accepted
@@ -22,7 +22,6 @@ from dragoman.mappings.codewhale.vocabulary import (
     LATER,
     PROMPT_METHODS,
     SEED,
-    UNKNOWN_THREAD,
     app_facts,
     carried,
     given,
@@ -121,17 +120,8 @@ class Answers:
         self._set_answer(call, _capabilities(about, self._generation, self._facts))
 
     def show_session(self, call: ThreadCall, state: SessionState) -> None:
-        """Answer with the requested session; a new session that was opened for an unknown thread id does not count."""
-        command = call.command
-        if (
-            isinstance(command, commands.ResumeSession)
-            and call.thread not in replies.public_ids(state.id, state.backend_ids)
-            and self._sessions.get(command.session) is not state  # by its present id or a former one
-        ):
-            missing = Failure(cause="not_found", text=UNKNOWN_THREAD)
-            self._set_answer(call, refusals.refusal(command, missing, call.thread, self._generation))
-        else:
-            self._set_answer(call, replies.showing(state, command, self._generation))
+        """Answer with the requested session."""
+        self._set_answer(call, replies.showing(state, call.command, self._generation))
 
     def _result_of(self, call: ThreadCall, item: events.Reply) -> Any:
         """Return the result of a successful command: the backend's own if it has the right form, else ours."""

@@ -122,10 +122,34 @@ async def test_the_refusal_of_a_resume_that_changes_an_open_thread_is_passed_on(
         assert len(asked(made, "thread/message")) == 1
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_a_conversation_that_a_smooth_server_opens_for_an_unknown_thread_is_not_shown(is_kept: bool) -> None:
+    """A smooth server opens a fresh conversation then, and a codewhale refuses the resume (docs/dialects/smooth.md,
+    section 6, and docs/dialects/codewhale.md, section 2).
+    """
+    async with in_memory_gateway(upstream="smooth") as made:
+        client = made.join("editor", dialect="codewhale")
+        await client.says(line(1, "thread/resume", thread_id=KEPT))
+        (query,) = made.pod.news()
+        await made.pod.says(acknowledged(query["requestId"], conversations=[]))
+        (create,) = made.pod.news()
+        assert (create["action"], create["conversationId"]) == ("create_conversation_session", OPENED)
+        ids = {"sessionId": OLD, "conversationId": OPENED if is_kept else CHOSEN, "agentName": "smooth-agent"}
+        await made.pod.says(acknowledged(create["requestId"], **ids))
+        await made.pod.says(page(made.pod.news()[0]["requestId"]))
+        (answer,) = client.news()
+        await settle()
+        opened = [OPENED] if is_kept else []
+        assert ([session.state.id for session in made.router.sessions], "result" in answer) == (opened, is_kept)
+        if not is_kept:
+            assert answer["error"]["code"] == -32004
+
+
 async def test_a_clients_history_that_the_backends_dialect_cannot_take_is_counted_as_a_loss() -> None:
     async with in_memory_gateway() as made:
         client = made.join("editor", dialect="codewhale")
-        await client.says(line(1, "thread/resume", thread_id=KEPT, history=["Hi"]))
+        (only,) = made.router.sessions
+        await client.says(line(1, "thread/resume", thread_id=f"thread-{only.state.id}", history=["Hi"]))
         assert [(row.kind, row.field) for row in made.ledger.partial()] == [("ResumeSession", "ext.params.history")]
 
 

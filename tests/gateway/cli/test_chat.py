@@ -89,7 +89,18 @@ def test_lines_of_a_pipe_are_inputs_answers_and_commands(backend: str) -> None:
 
 
 def test_the_commands_of_a_chat_list_begin_and_continue_sessions(backend: str) -> None:
-    typed = ["/help", "count 2", "/sessions", "/new", "/history", "/attach", "/attach nobody", "/cancel", "/else", "/quit"]
+    typed = [
+        "/help",
+        "count 2",
+        "/sessions",
+        "/new",
+        "/history",
+        "/attach",
+        "/attach nobody",
+        "/cancel",
+        "/else",
+        "/quit",
+    ]
     done = chat(backend, "".join(f"{line}\n" for line in [*typed, "count 9"]))
     *commands, answer = [line.strip() for line in done.stdout.splitlines()][: len(Chat.COMMANDS) + 1]
     assert ([line.split()[0] for line in commands], answer) == ([*Chat.COMMANDS], "0 1")

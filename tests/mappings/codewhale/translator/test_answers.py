@@ -109,11 +109,9 @@ def test_a_command_without_a_result_gets_the_result_of_its_method() -> None:
 @pytest.mark.parametrize(
     ("method", "generation"), [("thread/resume", ""), ("thread/request", ""), ("thread/resume", SEED)]
 )
-def test_an_unknown_thread_is_not_replaced_by_another_that_was_opened(method: str, generation: str) -> None:
+def test_an_unknown_thread_is_reported_in_the_words_of_the_generation(method: str, generation: str) -> None:
     client = Client(generation).asks(method, thread_id="thread-ghost", **({"kind": "resume"} if "q" in method else {}))
-    (command,) = client.heard
-    client.attach(command.request)
-    told = client.line()
+    told = client.reply("not_found").line()
     if method == "thread/resume" and not generation:
         assert told["error"]["data"] == {"error": "thread_not_found", "thread_id": "thread-ghost"}
     else:
