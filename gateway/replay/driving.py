@@ -167,14 +167,14 @@ class Driver:
         self._wait_until(lambda: self._ended or self._text >= streamed)
         if self._ended and isinstance(command, commands.CancelTurn):
             return  # a turn that has ended cannot be cancelled
-        over = self._ended
+        was_over = over = self._ended
         if isinstance(command, commands.ResumeTurn) and any(line.turn for line in self._plan.events(part)):
             self._ended = over = False  # the recorded turn went on; without events in it there was nothing to resume
         request = self._send(command)
         self._wait_until(lambda: request in self._answers or (self._ended and not over))
         answer = self._answers.get(request)
         if isinstance(answer, events.Reply) and answer.failure is not None:
-            self._ended = True
+            self._ended = self._ended or was_over  # what was not resumed is over
             self._note_refusal(answer)
 
     def _answer(self, command: Command) -> None:

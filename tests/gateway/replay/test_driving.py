@@ -23,6 +23,7 @@ from dragoman.mappings.canonical.commands import (
     AnswerInteraction,
     AnswerOtp,
     CancelTurn,
+    PauseTurn,
     ResumeTurn,
     SubmitInput,
 )
@@ -307,6 +308,27 @@ def test_a_resume_without_effect_ends_no_turn(tmp_path: Path) -> None:
         assert backend.accepts("t2") == "two"
         backend.sends(TurnEnded(end="completed"), turn="t2")
     assert found[0].same
+
+
+def test_a_refused_pause_does_not_end_the_turn(tmp_path: Path) -> None:
+    """A smooth server, for example, cannot pause a turn: it goes on to its end."""
+    tape = RecordingBuilder().turn("one", TextDelta(text="123"), end=None)
+    tape.asks(PauseTurn(), Reply(request="")).ends("paused").asks(ResumeTurn(), Reply(request=""))
+    tape.begins().sends(TextDelta(text="45")).ends().turn("two")
+    with driving(tape, tmp_path) as (backend, found):
+        backend.accepts()
+        backend.sends(TextDelta(text="123"))
+        for kind in (PauseTurn, ResumeTurn):
+            command = backend.hears()
+            assert isinstance(command, kind)
+            failure = Failure(cause="unsupported", text=f"no {kind.__name__}")
+            backend.answers(Reply(request=command.request, failure=failure))
+        backend.sends(ASKED)
+        assert isinstance(backend.hears(), AnswerApproval), "the next input waits for the end of the turn"
+        backend.sends(ApprovalResolved(approved=False), TurnEnded(end="completed"))
+        assert backend.accepts("t2") == "two"
+        backend.sends(TurnEnded(end="completed"), turn="t2")
+    assert found[0].refusals == ("the backend refused: no PauseTurn", "the backend refused: no ResumeTurn")
 
 
 def test_requests_recorded_after_a_turn_are_sent_after_that_turn(tmp_path: Path) -> None:
