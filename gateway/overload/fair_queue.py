@@ -103,8 +103,9 @@ class VirtualTime:
     A link that was away, or is new, cannot save up turns, because it starts at most one quantum behind the clock. What
     it is given counts twice until it has caught up: links that come later start as far behind. A turn is at most a
     quantum, but a larger frame counts with its size: small frames do not wait for one large frame of each other link.
-    Links with short turns are kept apart, because a part of each step is for them. Of the others, a link that has read
-    a large frame is next: what many links had read at once would be memory that no meter counts.
+    Links with short turns are kept apart, because a part of each step is for them. A link that is more than a quantum
+    ahead of the clock is none of them: its turns take more than expected. Of the others, a link that has read a large
+    frame is next: what many links had read at once would be memory that no meter counts.
 
     Round robin with deficits (Shreedhar and Varghese, 1995) would need no heap and no clock. But its rounds are long if
     frames are larger than a quantum, and a frame may be as large as 256 of them.
@@ -129,7 +130,8 @@ class VirtualTime:
             return
         expected = link.expected
         turn = min(link.waiting * expected, max(expected, QUANTUM))
-        heappush(self._short if turn <= QUICK else self._long, (link.given + turn, next(self._numbers), link))
+        is_short = turn <= QUICK and link.given <= self._clock + QUANTUM
+        heappush(self._short if is_short else self._long, (link.given + turn, next(self._numbers), link))
 
     def take_next(self, *, is_for_short: bool) -> Waiting:
         """Remove and return the next link. With `is_for_short`, links with short turns come first."""

@@ -75,9 +75,9 @@ class FairQueueHarness:
         made.turns = Turns(self.queue, made.act, lambda frame: frame)
         return made
 
-    def backend(self, name: str = "backend") -> Sender:
+    def backend(self, name: str = "backend", causes: int = 0) -> Sender:
         """Return a sender whose frames are events."""
-        made = self.sender(name)
+        made = self.sender(name, causes)
         made.turns = Turns(self.queue, made.act, each=EVENT)
         return made
 
@@ -358,6 +358,17 @@ def test_work_that_is_short_takes_at_most_half_of_a_step_from_work_that_is_not()
         cheap.say(b"x" * FRAME)  # so that their work is exactly half of the step at some time
     served = [name for name, _ in harness.step()]
     assert served.index("other") == STEP // 2 // (2 * FRAME)
+
+
+def test_small_events_of_a_backend_that_each_cost_a_step_do_not_keep_a_client_waiting() -> None:
+    harness = FairQueueHarness()
+    backend = harness.backend(causes=STEP)
+    backend.say(b"event")
+    harness.client("client").say(b"input")
+    for _ in range(3):
+        backend.say(b"event")
+        harness.step()
+    assert ("client", b"input") in harness.log
 
 
 def test_a_crowd_goes_on_after_a_piece_that_fails() -> None:
