@@ -148,7 +148,7 @@ class Commands:
         if states.severed:
             self._held.append((client, command))
             return
-        if states.busy and not self._cancelled:
+        if self._context.is_busy and not self._cancelled:
             audit.note("cancel", client or "gateway", session=self._context.state.id)
             self._cancelled = True
             self._deadline.start(self._context.services.limits.cancel_deadline, self._expire)
@@ -198,7 +198,7 @@ class Commands:
 
     def accept_waiting(self, at: int) -> bool:
         """Begin the turn of the waiting input without the backend's acceptance; return False if no input waits."""
-        pending = self._settle(self._context.states.waiting)
+        pending = self._settle(self._in_flight.input)
         if pending is not None:
             self._inputs.accept(pending, at)
         return pending is not None
@@ -208,7 +208,6 @@ class Commands:
     def _settle(self, request: str) -> PendingCommand | None:
         """Stop waiting for the answer to this command, and return it."""
         pending = self._in_flight.settle(request)
-        self._inputs.note_settled(request)
         self._context.effects.note_quiet()
         return pending
 

@@ -37,6 +37,11 @@ class SessionContext(Struct, frozen=True, kw_only=True):
     effects: Effects
 
     @property
+    def is_busy(self) -> bool:
+        """True while a turn is open, or an input waits to be accepted."""
+        return self.state.turn is not None or bool(self.in_flight.input)
+
+    @property
     def may_run_unheard(self) -> bool:
         """True if the backend may run a turn, or know a question, that began before this gateway did.
 

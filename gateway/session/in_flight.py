@@ -16,7 +16,7 @@ from dragoman.gateway.session import weight
 from dragoman.gateway.session.ports import Client, Effects
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.commands import OpeningCommand, OpenSession
+from dragoman.mappings.canonical.commands import OpeningCommand, OpenSession, SubmitInput
 from dragoman.mappings.canonical.events import TurnAccepted
 from dragoman.mappings.canonical.values import Segment
 from dragoman.mappings.dialect import Dialect
@@ -48,7 +48,7 @@ class InFlight:
     change of their weight.
     """
 
-    __slots__ = ("_count", "_effects", "_late", "_pending", "_services", "_upstream")
+    __slots__ = ("_count", "_effects", "_late", "_pending", "_services", "_upstream", "input")
 
     def __init__(
         self,
@@ -64,6 +64,8 @@ class InFlight:
         self._late = late
         self._count = count
         self._pending: dict[str, PendingCommand] = {}
+        self.input = ""
+        """The request of the input that waits to be accepted, "" if there is none."""
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -90,6 +92,8 @@ class InFlight:
         self._pending[request] = PendingCommand(
             command=command, weight=size, timer=timer, client=client, segments=segments, next_command=next_command
         )
+        if isinstance(command, SubmitInput):
+            self.input = request
         self._count(size)
         if request not in self._pending:  # there was no memory for it
             return ""
@@ -108,6 +112,8 @@ class InFlight:
         """Remove the command with this request id, and return it; None if it does not wait."""
         pending = self._pending.pop(request, None)
         if pending is not None:
+            if request == self.input:
+                self.input = ""
             pending.timer.cancel()
             self._count(-pending.weight)
         return pending

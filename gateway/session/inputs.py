@@ -64,18 +64,18 @@ class Inputs:
         elif states.turn is TurnState.DISCARDED:
             text = "the cancelled turn has not ended in the backend yet; try again"
             client.refuse(command.request, "busy", text)
-        elif states.busy:
+        elif self._context.is_busy:
             client.refuse(command.request, "busy", "a turn is already in progress in this session")
         elif self._context.services.stop.is_set():
             client.refuse(command.request, "upstream_lost", "the gateway stops, and begins no further turn")
         else:
             self._caller = "" if client.attaches else client.id
-            states.await_input(self._context.in_flight.forward(client, command))
+            self._context.in_flight.forward(client, command)
 
     @property
     def waiting_input(self) -> SubmitInput | None:
         """The input that was written and is not accepted yet."""
-        pending = self._context.in_flight.find_command(self._context.states.waiting)
+        pending = self._context.in_flight.find_command(self._context.in_flight.input)
         return pending.command if pending is not None and isinstance(pending.command, SubmitInput) else None
 
     @property
@@ -87,7 +87,7 @@ class Inputs:
     @property
     def runs(self) -> bool:
         """True while a turn runs here; a resumed run may have sent nothing yet."""
-        return self._context.states.busy or self._context.state.status == "running"
+        return self._context.is_busy or self._context.state.status == "running"
 
     def may_cancel(self, client: Client) -> bool:
         """Return True if this client may cancel the turn that may be running.
@@ -99,7 +99,7 @@ class Inputs:
             return True
         context, turn = self._context, self._context.state.turn
         owner = turn.origin.link if turn is not None else ""
-        pending = context.in_flight.find_command(context.states.waiting)
+        pending = context.in_flight.find_command(context.in_flight.input)
         if pending is not None and pending.client is not None:
             owner = pending.client.id
         if not owner:
@@ -108,11 +108,6 @@ class Inputs:
         own = attachments.get(client.id)
         began = own is not None and own.behind is None and own.request != ""
         return began or owner == client.id or owner not in attachments
-
-    def note_settled(self, request: str) -> None:
-        """Stop waiting for the acceptance of an input if `request` is its command, which was answered."""
-        if request == self._context.states.waiting:
-            self._context.states.await_input("")
 
     def accept(self, pending: PendingCommand, at: int) -> None:
         command, client = pending.command, pending.client
@@ -147,7 +142,7 @@ class Inputs:
             return event
         request, command = self._late
         same = event.request == request and waiting.segments == command.segments
-        return structs.replace(event, request=self._context.states.waiting) if same else event
+        return structs.replace(event, request=self._context.in_flight.input) if same else event
 
 
 # -- attached files ---------------------------------------------------------------------------------------

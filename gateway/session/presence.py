@@ -248,7 +248,7 @@ class Presence:
 
     def _expire(self) -> None:
         services = self._context.services
-        if self._context.states.busy or self._context.in_flight or self._pending.waiting:
+        if self._context.state.turn is not None or self._context.in_flight or self._pending.waiting:
             self._expiry.start(services.limits.session_ttl, self._expire)
             return
         left = services.limits.session_ttl - (services.monotonic() - self._used_at) / NS
@@ -275,7 +275,7 @@ class Presence:
         If turns of the backend outlive the connection, a turn that this gateway does not know may still run.
         """
         context = self._context
-        waits = context.states.busy or context.in_flight or self._pending.waiting
+        waits = context.state.turn is not None or context.in_flight or self._pending.waiting
         if self.has_no_clients and not waits and context.upstream.lost_turn != "goes_on":
             self._context.effects.backend.suspend()
 

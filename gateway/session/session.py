@@ -163,7 +163,7 @@ class Session:
     def on_last_detach(self) -> None:
         """Cancel the turn if the route's option `on_last_detach` says so."""
         self.memory.drop_rendered()
-        if self._route.on_last_detach == "cancel" and self.form.states.busy and not self.inputs.of_caller:
+        if self._route.on_last_detach == "cancel" and self._context.is_busy and not self.inputs.of_caller:
             self.commands.cancel(None, CancelTurn())
 
     def suspended(self) -> None:
@@ -309,7 +309,7 @@ class Session:
         if self.state.status != self._observed:
             self._observed = self.state.status
             self._observer.on_status(self)
-        if self.is_busy is not self.form.states.busy:
+        if self.is_busy is not (self.state.turn is not None or bool(self.in_flight.input)):  # a property takes a call
             self.is_busy = not self.is_busy
             self._observer.on_busy(self, self.is_busy)
 

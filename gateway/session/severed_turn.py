@@ -67,7 +67,7 @@ class SeveredTurn:
     def lost(self, failure: Failure, unsent: Sequence[Command]) -> bool:
         """Handle a lost connection, or a failed attempt to reconnect; return True if the turn may still continue."""
         context, commands, state = self._context, self._commands, self._context.state
-        is_written = self._states.waiting not in ("", *(command.request for command in unsent))
+        is_written = context.in_flight.input not in ("", *(command.request for command in unsent))
         may_go_on = context.upstream.lost_turn == "goes_on" and (
             is_written or state.turn is not None or state.status == "running"
         )

@@ -1,8 +1,7 @@
 """The states of a session's turn. The code follows this table, and the diagram in docs/design.md, section 5, is made
 from it.
 
-Two further facts are kept beside the state: the input that will begin the next turn, and the failure of a lost
-connection.
+Beside the state the failure of a lost connection is kept. InFlight knows the input that will begin the next turn.
 
 Each state and trigger is a StrEnum: its hash is that of its text, and the hash of another Enum takes a Python call.
 """
@@ -59,21 +58,15 @@ TURN: dict[TurnState, dict[Trigger, TurnState]] = {
 }
 """The transitions of each state. A session begins in the first state."""
 
-_SHOWN = frozenset({TurnState.OPEN, TurnState.PARKED})
-
 
 class TurnStates:
     """The state of one session's turn, which only `on` changes."""
 
-    __slots__ = ("busy", "severed", "turn", "waiting")
+    __slots__ = ("severed", "turn")
 
     def __init__(self, state: SessionState) -> None:
         turn = state.turn
-        self.busy = False
-        """True while a turn is open, or an input waits to be accepted."""
         self.turn = TurnState.NONE
-        self.waiting = ""
-        """The request of the input that was written to the backend and is not accepted yet, "" if there is none."""
         self.severed: Failure | None = None
         """The failure of a lost connection, while the turn may still go on (docs/translation.md, rule 4.10)."""
         if turn is not None:
@@ -84,12 +77,6 @@ class TurnStates:
     def on(self, trigger: Trigger) -> None:
         """Change the state if the table has a transition for this trigger."""
         self.turn = TURN[self.turn].get(trigger, self.turn)
-        self.busy = self.turn in _SHOWN or bool(self.waiting)
-
-    def await_input(self, request: str) -> None:
-        """Set the request id of the input that waits to be accepted; "" if none waits."""
-        self.waiting = request
-        self.busy = self.turn in _SHOWN or bool(request)
 
     def await_connection(self, failure: Failure | None) -> None:
         """Set the failure of a lost connection; None once it is known whether the turn continues."""

@@ -132,4 +132,4 @@ async def test_an_input_cancelled_by_force_before_its_acceptance_is_a_turn_to_it
             .passes(Limits().cancel_deadline)
             .receives("a", accepted("r1"), cancelled("r1"))
         )
-        assert made.session.form.states.waiting == ""
+        assert made.session.in_flight.input == ""

@@ -751,7 +751,7 @@ async def test_a_command_without_an_answer_fails_with_its_connection_although_th
             .pod_dies()
             .receives("p", say("error"))
         )
-        assert made.session.in_flight.find_command(made.session.form.states.waiting) is not None
+        assert made.session.in_flight.find_command(made.session.in_flight.input) is not None
 
 
 async def test_a_pause_is_refused_while_the_connection_is_lost() -> None:

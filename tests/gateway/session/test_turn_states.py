@@ -28,20 +28,10 @@ def test_each_state_has_a_row_and_is_reached_again_and_each_trigger_has_a_transi
     assert {trigger for row in TURN.values() for trigger in row} == set(Trigger)
 
 
-def test_a_session_is_busy_from_the_input_to_the_end_of_its_turn() -> None:
-    made = states()
-    made.await_input("r")
-    busy = [made.busy]
-    for trigger in (Trigger.BEGUN, Trigger.ASKED, Trigger.ANSWERED, Trigger.ENDED):
-        made.on(trigger)
-        made.await_input("")
-        busy.append(made.busy)
-    assert busy == [True, True, True, True, False]
-
-
-def test_a_turn_that_ended_only_for_its_clients_is_no_longer_busy() -> None:
-    cut = states(Trigger.BEGUN, Trigger.CUT, Trigger.ENDED)
-    assert (cut.turn, cut.busy) == (TurnState.DISCARDED, False)
+def test_a_turn_that_ended_only_for_its_clients_is_discarded_until_its_backend_ends_it() -> None:
+    cut = (Trigger.BEGUN, Trigger.CUT, Trigger.ENDED)
+    assert states(*cut).turn is TurnState.DISCARDED
+    assert states(*cut, Trigger.RAN_OUT).turn is TurnState.NONE
 
 
 def test_a_trigger_without_a_row_changes_nothing() -> None:
