@@ -190,13 +190,15 @@ class Caller(Inbound, Transport):
         self._closed = False
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        for number, frame in enumerate(frames, 1):
-            while not self._write(frame):
-                await self._callers.room()
-            self.owed = max(0, self.owed - 1)
-            if number % BATCH == 0:
-                await asyncio.sleep(0)
-        self._callers.wrote(self)
+        try:
+            for number, frame in enumerate(frames, 1):
+                while not self._write(frame):
+                    await self._callers.room()
+                self.owed = max(0, self.owed - 1)
+                if number % BATCH == 0:
+                    await asyncio.sleep(0)
+        finally:  # an answer to a caller that is gone may have cleared the signal for a call of another one
+            self._callers.wrote(self)
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if not self._closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -259,6 +260,23 @@ async def test_sending_an_answer_to_a_gone_caller_raises_connection_error() -> N
             caller, _ = await first_call(ours, dealer, b"ping")
         with pytest.raises(ConnectionError, match="gone"):
             await send_forever(caller)
+
+
+async def test_a_call_is_noticed_although_an_answer_to_a_gone_caller_consumed_its_signal() -> None:
+    async with primary() as ours:
+        with peer(zmq.DEALER, ours.calls) as dealer:
+            gone, _ = await first_call(ours, dealer, b"ping")
+        with pytest.raises(ConnectionError, match="gone"):
+            await send_forever(gone)
+        with peer(zmq.DEALER, ours.calls) as other:
+            caller, _ = await first_call(ours, other, b"ping")
+            other.send_multipart([b"", b"again"])
+            end = time.monotonic() + 0.05
+            while time.monotonic() < end:  # surely takes the signal; the event loop does not run meanwhile
+                with pytest.raises(ConnectionError, match="gone"):
+                    await gone.send([b"anybody?"])
+            (frame,) = await receive(caller)
+            assert call(frame) == b"again"
 
 
 async def test_a_caller_that_does_not_read_its_answers_delays_only_itself() -> None:
