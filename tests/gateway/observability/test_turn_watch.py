@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -13,10 +14,13 @@ import pytest
 import websockets
 from structlog.testing import capture_logs
 
+from dragoman.gateway.demo.backend import demo_backend
+from dragoman.gateway.endpoint import parse
 from dragoman.gateway.observability import logs
 from tests.conformance.fake_smooth import FakeSmooth
 from tests.gateway.test_observability import PARENT
-from tests.pairs.gateway import SmoothClient, bridged
+from tests.pairs.gateway import SmoothClient, bridged, serving
+from tests.pairs.pod_client import PodClient
 
 ID = PARENT[3:35]
 
@@ -52,6 +56,31 @@ async def test_content_is_logged_if_it_is_asked_for() -> None:
     lines = await turn_lines("what is the secret?")
     (said,) = (line for line in lines if line["event"] == "input")
     assert said["content"] == "what is the secret?"
+
+
+@pytest.mark.parametrize(
+    ("message", "answer", "moments"),
+    [
+        ("approve", "approve", [("tool started", "refund_order"), ("question", "refund_order"), ("answer", True)]),
+        ("form", "skip", [("question", "identity_intake"), ("answer", True)]),
+    ],
+)
+async def test_the_tools_and_questions_of_a_turn_are_moments_of_it(
+    message: str, answer: str, moments: list[tuple[str, object]], tmp_path: Path
+) -> None:
+    listen = f"pod+unix:{tmp_path}/pod"
+    with capture_logs() as lines:
+        async with (
+            serving(demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))) as (backend,),
+            bridged(backend, listen=listen) as (_app, path),
+            PodClient.connected(path.removeprefix("unix:")) as client,
+        ):
+            await client.turn(message)
+            await client.turn(answer)
+    facts = ("tool", "kind", "approved", "declined")
+    found = [(line["event"], fact) for line in lines for name in facts if (fact := line.get(name)) is not None]
+    noted = dict.fromkeys(moment for moment in found if moment in moments)  # the demo backend logs them, too
+    assert [*noted] == moments
 
 
 async def test_a_turn_is_logged_only_at_level_debug() -> None:
