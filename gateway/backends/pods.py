@@ -286,8 +286,7 @@ class PodsKind(BackendKind):
 
     def _ids_of(self, name: str) -> tuple[str, ...]:
         own = session_id(self._sessions.route.name, str(self._pods.endpoint(name)))
-        dialects = [*self._services.dialects().values()]
-        return (own, *(shown for dialect in dialects for shown in dialect.public_ids(own, None)))
+        return tuple(self._sessions.index.names_of(own, None))
 
     def _session_of(self, name: str | None, principal: str) -> Session | None:
         """Return the session of a pod, created for the principal if it is not open here; None if `name` is None."""

@@ -254,7 +254,7 @@ class SharedKind(RememberingOpener):
 
         Clients that name none are shown the session that is behind their listener now.
         """
-        self._unused.remove_row(session.state.id)
+        self._sessions.list.take_row(session.state.id)
         if session in self._sessions.index:
             session.commands.give_all(DeleteSession)
             session.give_up(GONE)
@@ -311,7 +311,7 @@ class SharedKind(RememberingOpener):
         """Pass events to the session that they name. Create it if it is unknown and was not deleted."""
         known = self._sessions.index.find_session(burst.session)
         if any(isinstance(item, SessionClosed) for item in burst.items):
-            self._unused.remove_row(burst.session)
+            self._sessions.list.take_row(burst.session)
             self._announced.note_deleted(burst.session)
         if not self._announced.may_announce(burst.session, burst.items) and known is None:
             losses = [_lost(item, "of a session that is over") for item in burst.items]
@@ -352,7 +352,7 @@ class SharedKind(RememberingOpener):
             found.add(self._take_row(row))
             self._lists.count(LISTED)
             yield
-        self._unused.keep_only(found)
+        self._sessions.list.keep_only(found)
         self._show_newest()
         doubted = [s.state for s in self._sessions.index if s.state.backend_ids is not None and s.state.id not in found]
         self._list.note_list([partial(self._ask_about, state) for state in doubted])

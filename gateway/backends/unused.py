@@ -1,8 +1,8 @@
 """Sessions of a backend that no client uses: their list rows, and those that events of the backend have created.
 
 A pando names its sessions once for each connection, and never again. It may have thousands of them. So its list makes
-no session: each row is kept, like that of a session that the gateway has forgotten. Clients see all of them in lists. A
-session is made when a client names it, or when the backend reports something of it.
+no session: each row is kept (routing/session_list.py), like that of a session that the gateway has forgotten. Clients
+see all of them in lists. A session is made when a client names it, or when the backend reports something of it.
 
 A backend may announce any number of sessions. At most ANNOUNCED_MAX of them are kept: with one more, the first is
 forgotten. Its row stays in lists, and it is made again with the next event or client that names it.
@@ -11,17 +11,17 @@ forgotten. Its row stays in lists, and it is made again with the next event or c
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
 
 from msgspec import structs
 
-from dragoman.adapters.base import do_nothing
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.backends.list_wait import ListWait
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.session_index import Rows
+from dragoman.gateway.routing.session_list import ROWS_MAX
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.bounded import remember
@@ -29,9 +29,8 @@ from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import HistorySnapshot, SessionClosed, SessionUpdated
 from dragoman.mappings.canonical.values import Failure, SessionSummary
-from dragoman.mappings.dialect import Dialect, Loss
+from dragoman.mappings.dialect import Loss
 
-ROWS_MAX = 10_000  # rows of about 1 KB each; the row that was added first is dropped first
 TOO_MANY_ROWS = f"more than {ROWS_MAX:,} sessions of a backend that nobody uses"
 TITLE_MAX = 1_000  # characters of the title in a kept row: a session without a title has its first input there
 DELETED_KEPT = 1024  # newest deleted sessions
@@ -40,52 +39,6 @@ TOO_MANY = Failure(cause="busy", text=f"the backend reported more than {ANNOUNCE
 
 MAKES_NO_SESSION = (HistorySnapshot, SessionClosed)
 """Events about sessions that were asked for, or are over."""
-
-
-class UnusedRows:
-    """List rows of unused sessions, found by every name that clients have for a session.
-
-    `on_removed` is called with the id of each removed row.
-    """
-
-    def __init__(
-        self,
-        dialects: Callable[[], Mapping[str, Dialect]],
-        on_removed: Callable[[str], None] = do_nothing,
-    ) -> None:
-        self._dialects = dialects
-        self._on_removed = on_removed
-        self._rows: dict[str, SessionSummary] = {}  # session id -> its row
-        self._ids: dict[str, str] = {}
-
-    def add_row(self, row: SessionSummary) -> SessionSummary | None:
-        """Keep the row of a session; return the oldest row if that was dropped to make room."""
-        self._rows[row.session] = row
-        self._ids |= dict.fromkeys(self._names(row), row.session)
-        if len(self._rows) > ROWS_MAX:
-            return self.remove_row(next(iter(self._rows)))
-        return None
-
-    def remove_row(self, name: str) -> SessionSummary | None:
-        """Remove the row of a session that is open again, or gone; return it if there was one."""
-        row = self._rows.pop(self._ids.get(name, ""), None)
-        for known in self._names(row) if row is not None else ():
-            self._ids.pop(known, None)
-        if row is not None:
-            self._on_removed(row.session)
-        return row
-
-    def rows(self) -> list[SessionSummary]:
-        return list(self._rows.values())
-
-    def keep_only(self, ids: set[str]) -> None:
-        """Remove the rows of all sessions but these."""
-        for gone in self._rows.keys() - ids:
-            self.remove_row(gone)
-
-    def _names(self, row: SessionSummary) -> list[str]:
-        shown = [dialect.public_ids(row.session, row.ext) for dialect in [*self._dialects().values()]]
-        return [row.session, *(name for names in shown for name in names)]
 
 
 class AnnouncedSessions:
@@ -129,14 +82,13 @@ class RememberingOpener(SessionOpener):
 
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
         super().__init__(sessions, make_backend)
-        self._unused = UnusedRows(self._services.dialects, sessions.list.drop_row)
         self._list = ListWait(self._services)
 
     def list_sessions(self, link: Link, command: ListSessions, send_rows: Callable[[Rows], None]) -> None:
         self._list.when_listed(partial(super().list_sessions, link, command, send_rows))
 
     def find_session(self, name: str) -> Session | None:
-        row = self._unused.remove_row(name)
+        row = self._sessions.list.take_row(name)
         if row is None:
             return None
         (known_as, *_) = self._sessions.upstream.public_ids(row.session, row.ext)
@@ -164,9 +116,7 @@ class RememberingOpener(SessionOpener):
     def _keep_row(self, row: SessionSummary, owner: str) -> None:
         """Store the row of an unused session of the backend."""
         row = structs.replace(row, title=row.title[:TITLE_MAX])
-        if self.is_worth_listing(row):
-            self._sessions.list.keep_row(owner, row)
-        if self._unused.add_row(row) is not None:
+        if self._sessions.list.keep_row(owner, row, is_listed=self.is_worth_listing(row)) is not None:
             self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why=TOO_MANY_ROWS)])
 
     def _newest(self) -> Session | None:
@@ -177,7 +127,7 @@ class RememberingOpener(SessionOpener):
         """
         live = [s.state for s in self._sessions.index if s.state.backend_ids is not None]
         known = [(state.updated_at, state.id, state.backend_ids) for state in live]
-        known += [(row.updated_at, row.session, row.ext) for row in self._unused.rows()]
+        known += [(row.updated_at, row.session, row.ext) for row in self._sessions.list.kept_rows()]
         if not known:
             return None
         known.sort(key=itemgetter(0), reverse=True)

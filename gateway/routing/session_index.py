@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from msgspec import structs
 
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.canonical.values import SessionSummary
+from dragoman.mappings.canonical.values import Ext, SessionSummary
 from dragoman.mappings.dialect import Dialect
 
 NAME_SIZE = 1024  # characters of a name: ids of real backends have 36 to 60
@@ -47,6 +47,13 @@ class SessionIndex:
         given = self._given.setdefault(state.id, {})
         for name in names:
             self._name(session, given, name)
+
+    def names_of(self, id: str, ids: Ext | None) -> list[str]:
+        """Return every name by which clients know the session with this id, whose backend has these `ids` for it."""
+        names = [id]
+        for dialect in [*self._dialects.values()]:
+            names += dialect.public_ids(id, ids)
+        return names
 
     def add_name(self, session: Session, name: str) -> None:
         """Add a name to a live session.

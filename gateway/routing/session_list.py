@@ -8,6 +8,7 @@ last change:
     a session is busy                 it stays noted: its text changes it without a note
     a session is forgotten            its last row takes its place, if the backend still has the session
     a backend lists a session         its row gets a place, and no session is made
+    a client names such a session     its row leaves the list, and the session is made
 
 A principal that sees only its own sessions has an order of its own. *Silent* sessions, without a message or a title,
 are kept apart, because most clients are not shown them. Long work is done in slices, between which other links are
@@ -34,6 +35,7 @@ from dragoman.mappings.canonical.values import SessionSummary
 LIST_DEFAULT, LIST_MAX = 50, 200  # docs/dialects/smooth.md, section 3: list_conversations
 ROW = 512  # units of work (gateway/overload/fair_queue.py) of one session that is placed or looked at: about 5 us
 PAGE = 4096  # units of a page beside its rows: about 40 us, with its frame and the answer to it
+ROWS_MAX = 10_000  # kept rows of about 1 KB each; the row that was added first is dropped first
 CHUNK = 64  # sessions that are taken from the order at a time: it may change between two slices
 
 RowPlace = tuple[int, int, str]
@@ -51,6 +53,14 @@ class ListedRow(Struct, frozen=True, kw_only=True):
 
     row: SessionSummary
     is_shown: bool = True
+
+
+class KeptRow(Struct, frozen=True):
+    """The row of a session of the backend that is not open here. A list shows it only if it `is_listed`."""
+
+    owner: str
+    listed: ListedRow
+    is_listed: bool
 
 
 class WantedPage(Struct, frozen=True, kw_only=True):
@@ -75,7 +85,10 @@ def page_size(command: ListSessions) -> int:
 
 
 class SessionList:
-    """The sessions of `index` in the order of their last change."""
+    """The sessions of `index` in the order of their last change, and rows of sessions that are not open here.
+
+    Such a row is found by every name that clients have for its session.
+    """
 
     def __init__(self, index: SessionIndex, policy: Policy, budget: StepBudget) -> None:
         self._index = index
@@ -84,7 +97,8 @@ class SessionList:
         self._numbers = count()
         self._places: dict[str, tuple[RowGroup, RowPlace]] = {}
         self._orders: dict[RowGroup, list[RowPlace]] = {}
-        self._kept: dict[str, tuple[str, ListedRow]] = {}  # owners and rows of sessions that are not open here
+        self._kept: dict[str, KeptRow] = {}
+        self._kept_ids: dict[str, str] = {}  # name -> id of a kept row
         self.changed: set[str] = set()
         """Ids of sessions that may have another place now."""
         policy.watch(self._regroup)
@@ -97,27 +111,48 @@ class SessionList:
     def _regroup(self) -> None:
         """Sort all sessions again, after a reload has changed who may see them."""
         self.changed.update(session.state.id for session in self._index)
-        for own, kept in self._kept.items():
+        for own in self._kept:
             if self._index.live_session(own) is None:
-                self._place_row(*kept)
+                self._place_kept(own)
 
     def forget(self, id: str) -> None:
         """Remove a session that has ended, or that has another id now."""
         self.changed.discard(id)
         self._remove(id)
-        if id in self._kept:
-            self._place_row(*self._kept[id])
+        self._place_kept(id)
 
-    def keep_row(self, owner: str, row: SessionSummary) -> None:
-        """Add the row of a session of the backend that is not open here, or is about to be forgotten."""
-        self._kept[row.session] = owner, ListedRow(row=row)
+    def keep_row(self, owner: str, row: SessionSummary, *, is_listed: bool = True) -> SessionSummary | None:
+        """Add the row of a session of the backend that is not open here, or is about to be forgotten.
+
+        Return the oldest row if that was dropped to make room.
+        """
+        self._kept[row.session] = KeptRow(owner, ListedRow(row=row), is_listed)
+        self._kept_ids |= dict.fromkeys(self._index.names_of(row.session, row.ext), row.session)
         if self._index.live_session(row.session) is None:
-            self._place_row(owner, self._kept[row.session][1])
+            self._place_kept(row.session)
+        return self.take_row(next(iter(self._kept))) if len(self._kept) > ROWS_MAX else None
 
-    def drop_row(self, id: str) -> None:
-        """Remove the row of a session that is not open here: it is about to be opened, or its backend has ended it."""
-        if self._kept.pop(id, None) is not None and self._index.live_session(id) is None:
-            self._remove(id)
+    def take_row(self, name: str) -> SessionSummary | None:
+        """Remove the row of a session that is about to be opened, or that its backend has ended; return it if there was
+        one.
+        """
+        kept = self._kept.pop(self._kept_ids.get(name, ""), None)
+        if kept is None:
+            return None
+        row = kept.listed.row
+        for known in self._index.names_of(row.session, row.ext):
+            self._kept_ids.pop(known, None)
+        if self._index.live_session(row.session) is None:
+            self._remove(row.session)
+        return row
+
+    def kept_rows(self) -> list[SessionSummary]:
+        return [kept.listed.row for kept in self._kept.values()]
+
+    def keep_only(self, ids: set[str]) -> None:
+        """Remove the kept rows of all sessions but these."""
+        for gone in self._kept.keys() - ids:
+            self.take_row(gone)
 
     def take_page(self, wanted: WantedPage, send_page: Callable[[SessionsListed | None], None]) -> Iterator[None]:
         """Call `send_page` with a page, or with None for an unknown cursor. Yield when the step has no units left."""
@@ -176,6 +211,12 @@ class SessionList:
             self._places[own] = group, place
             insort(self._orders.setdefault(group, []), place)
 
+    def _place_kept(self, id: str) -> None:
+        """Place the kept row of a session, if there is one and a list shows it."""
+        kept = self._kept.get(id)
+        if kept is not None and kept.is_listed:
+            self._place_row(kept.owner, kept.listed)
+
     def _remove(self, id: str) -> None:
         known = self._places.pop(id, None)
         if known is not None:
@@ -213,7 +254,7 @@ class SessionList:
         for _, _, own in merge(*walks) if len(walks) > 1 else walks[0]:
             session = self._index.live_session(own)
             if session is None and own in self._kept:
-                yield self._kept[own][1]
+                yield self._kept[own].listed
             if session is None or own in wanted.open_rows or not self._policy.sees(wanted.principal, session.state):
                 continue  # it is over, is among the rows of the backend, or has got another owner
             listed = wanted.row_of(session)

@@ -17,10 +17,11 @@ import sys
 from pathlib import Path
 
 from dragoman.gateway.app import App
-from dragoman.gateway.backends import catalog, unused
+from dragoman.gateway.backends import catalog
 from dragoman.gateway.config.check import load
 from dragoman.gateway.observability import logs
 from dragoman.gateway.process.runtime import return_free_memory
+from dragoman.gateway.routing import session_list
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 REMEMBERED = 100  # names and rows of forgotten sessions
@@ -28,7 +29,7 @@ REMEMBERED = 100  # names and rows of forgotten sessions
 
 async def main(config: Path) -> None:
     logs.configure("warning", as_json=False)
-    unused.ROWS_MAX = catalog.NAMES_MAX = REMEMBERED
+    session_list.ROWS_MAX = catalog.NAMES_MAX = REMEMBERED
     app = App(load(config))
     app.on_signals()
     async with asyncio.TaskGroup() as group:

@@ -12,10 +12,12 @@ import pytest
 
 from dragoman.gateway.backends import unused
 from dragoman.gateway.backends.shared import LISTED
-from dragoman.gateway.backends.unused import TITLE_MAX, TOO_MANY, TOO_MANY_ROWS, RememberingOpener, UnusedRows
+from dragoman.gateway.backends.unused import TITLE_MAX, TOO_MANY, TOO_MANY_ROWS, RememberingOpener
 from dragoman.gateway.overload.fair_queue import STEP
+from dragoman.gateway.routing import session_list
 from dragoman.gateway.routing.session_commands import ID_IN_USE
 from dragoman.gateway.routing.session_index import SessionIndex
+from dragoman.gateway.routing.session_list import SessionList
 from dragoman.mappings.canonical.values import Ext, SessionSummary
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row, send
 from tests.gateway.smooth_client_messages import ask
@@ -85,28 +87,12 @@ async def test_a_pod_client_is_shown_the_newest_session_though_it_was_forgotten(
         assert session.state.id in (ONE, OTHER)
 
 
-def test_the_rows_are_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unused, "ROWS_MAX", 2)
-    rows = UnusedRows(dict)
-    dropped = [rows.add_row(SessionSummary(session=name)) for name in ("a", "b", "c")]
-    assert [row.session if row is not None else "" for row in dropped] == ["", "", "a"]
-    assert [row.session for row in rows.rows()] == ["b", "c"]
-
-
 @pytest.mark.parametrize(("most", "lost"), [(1, 1), (2, 0)])
 async def test_a_row_beyond_the_limit_is_counted_as_lost(monkeypatch: pytest.MonkeyPatch, most: int, lost: int) -> None:
-    monkeypatch.setattr(unused, "ROWS_MAX", most)
+    monkeypatch.setattr(session_list, "ROWS_MAX", most)
     async with in_memory_pando_gateway() as made:
         await forgotten(made)
         assert [entry.why for entry in made.ledger.entries()].count(TOO_MANY_ROWS) == lost
-
-
-def test_a_row_that_was_removed_leaves_no_name_behind() -> None:
-    rows = UnusedRows(dict)
-    rows.add_row(SessionSummary(session="a"))
-    rows.remove_row("a")
-    assert rows.remove_row("a") is None
-    assert not rows._ids
 
 
 @pytest.mark.parametrize(("nameless", "newest", "asked"), [(0, "99", 1), (3, "96", 4), (100, "99", 100)])
@@ -120,11 +106,10 @@ def test_the_newest_session_with_a_uuid_is_found_without_the_names_of_older_ones
         names.append(session)
         return (session,) if int(session) < 100 - nameless else ("other",)
 
-    rows = UnusedRows(dict)
-    for number in range(100):
-        rows.add_row(SessionSummary(session=str(number), updated_at=number))
-    sessions = SimpleNamespace(upstream=SimpleNamespace(public_ids=public_ids), index=SessionIndex(dict))
-    opener: Any = SimpleNamespace(_sessions=sessions, _unused=rows, find_session=lambda name: name)
+    kept = [SessionSummary(session=str(number), updated_at=number) for number in range(100)]
+    upstream, rows = SimpleNamespace(public_ids=public_ids), SimpleNamespace(kept_rows=lambda: kept)
+    sessions = SimpleNamespace(upstream=upstream, index=SessionIndex(dict), list=rows)
+    opener: Any = SimpleNamespace(_sessions=sessions, find_session=lambda name: name)
     found: Any = RememberingOpener._newest(opener)
     assert found == newest
     assert len(names) == asked
@@ -167,7 +152,7 @@ async def test_a_client_cannot_choose_the_id_of_a_session_that_the_backend_has()
 
 
 async def test_a_long_list_is_read_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = count_in_steps(monkeypatch, UnusedRows, "add_row")
+    counts = count_in_steps(monkeypatch, SessionList, "keep_row")
     async with in_memory_pando_gateway() as made:
         await made.lists(*(row(f"0b0e9b0e-0000-4000-8000-{number:012d}") for number in range(3 * STEP // LISTED)))
         assert sum(counts) == 3 * STEP // LISTED
@@ -176,7 +161,7 @@ async def test_a_long_list_is_read_in_several_steps(monkeypatch: pytest.MonkeyPa
 
 async def test_the_newest_sessions_of_a_long_list_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pando lists the newest session first (docs/dialects/pando.md, section 6)."""
-    monkeypatch.setattr(unused, "ROWS_MAX", 1)
+    monkeypatch.setattr(session_list, "ROWS_MAX", 1)
     async with in_memory_pando_gateway() as made:
         client = await made.lists(row(ONE), row(OTHER))
         (reply,) = frames(client)

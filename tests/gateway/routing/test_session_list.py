@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.gateway.overload.fair_queue import STEP
+from dragoman.gateway.routing import session_list
 from dragoman.gateway.routing.session_list import LIST_DEFAULT, LIST_MAX, PAGE, ROW, WantedPage
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.session.titles import note_renamed
@@ -172,8 +173,24 @@ def test_a_forgotten_row_that_was_dropped_is_not_listed() -> None:
     route.sessions.list.keep_row("", SessionSummary(session="f", title="forgotten", updated_at=100 * NS))
     route.sessions.list.forget("f")
     assert titles(route) == ["forgotten", "t0"]
-    route.sessions.list.drop_row("f")
+    route.sessions.list.take_row("f")
     assert titles(route) == ["t0"]
+
+
+def test_the_kept_rows_are_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_list, "ROWS_MAX", 2)
+    rows = CountedRoute().sessions.list
+    dropped = [rows.keep_row("", SessionSummary(session=name)) for name in ("a", "b", "c")]
+    assert [row.session if row is not None else "" for row in dropped] == ["", "", "a"]
+    assert [row.session for row in rows.kept_rows()] == ["b", "c"]
+
+
+def test_a_kept_row_that_was_removed_leaves_no_name_behind() -> None:
+    rows = CountedRoute().sessions.list
+    rows.keep_row("", SessionSummary(session="a"))
+    rows.take_row("a")
+    assert rows.take_row("a") is None
+    assert not rows._kept_ids
 
 
 def test_a_principal_is_not_shown_the_forgotten_session_of_another() -> None:
