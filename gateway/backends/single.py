@@ -76,7 +76,8 @@ class SingleKind(BackendKind):
         return session
 
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
-        session = self.open_session(link, command)  # first, so that its names are known
-        if not link.dialect.resumes_unknown and self._sessions.index.find_session(command.session) is not session:
+        sessions, own = self._sessions, self._session_for_new()  # first, so that its names are known
+        is_own = sessions.index.find_session(command.session) is own and not sessions.is_foreign(link, command.session)
+        if not link.dialect.resumes_unknown and not is_own:
             raise Refused(not_found(command.session))
-        return session
+        return self.open_session(link, command)
