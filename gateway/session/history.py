@@ -144,35 +144,27 @@ def without_unstored(event: HistorySnapshot, received: Sequence[Item]) -> Histor
 # -- pages ----------------------------------------------------------------------------------------------
 
 
-def page(
-    state: SessionState, request: str, limit: int, cursor: str, passed: list[Item] | None = None
-) -> HistorySnapshot | None:
-    """Return messages of user and assistant, newest first, before the message `cursor`; None if it is unknown.
+def answer_page(state: SessionState, command: GetHistory, passed: list[Item] | None = None) -> HistorySnapshot | Reply:
+    """Return messages of user and assistant, newest first, before the message `cursor`; a failure if it is unknown.
 
     The items between them are added to `passed`.
     """
     between: list[Item] = []
+    cursor = command.cursor
     newest_first = zip(range(len(state.transcript), 0, -1), reversed(state.transcript), strict=True)
     found = (n for n, item in newest_first if isinstance(item, Message) and item.id == cursor and is_chat_message(item))
     end = next(found, None) if cursor else len(state.transcript)
     if end is None:
-        return None
+        return Reply(request=command.request, failure=Failure(cause="invalid", text=f"unknown cursor {cursor!r}"))
     messages = state.newest_messages(end, between)
     if cursor:
         next(messages)
         between.clear()  # they were counted for the page before
-    shown = [*islice(messages, limit)]
+    shown = [*islice(messages, command.limit or PAGE)]
     if passed is not None:
         passed += between
-    more = next(messages, None) is not None
-    return HistorySnapshot(request=request, items=tuple(shown), next_cursor=shown[-1].id if more and shown else None)
-
-
-def answer_page(state: SessionState, command: GetHistory, passed: list[Item] | None = None) -> HistorySnapshot | Reply:
-    """Return the answer to a request for a page of the transcript; the items between its messages go to `passed`."""
-    found = page(state, command.request, command.limit or PAGE, command.cursor, passed)
-    failure = Failure(cause="invalid", text=f"unknown cursor {command.cursor!r}")
-    return found or Reply(request=command.request, failure=failure)
+    next_cursor = shown[-1].id if next(messages, None) is not None and shown else None
+    return HistorySnapshot(request=command.request, items=tuple(shown), next_cursor=next_cursor)
 
 
 def count_left_out(

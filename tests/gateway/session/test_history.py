@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.session.history import page, renew, without_unstored
+from dragoman.gateway.session.history import answer_page, renew, without_unstored
 from dragoman.mappings.canonical import OpenTurn, SessionState
 from dragoman.mappings.canonical import state as state_module
+from dragoman.mappings.canonical.commands import GetHistory
 from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.state import continues
 from dragoman.mappings.canonical.values import Item, Message, PastRun, Reasoning, Role, Status, ToolCall, ToolResult
@@ -168,6 +169,11 @@ def state_of(*items: Item) -> SessionState:
 def talk(count: int) -> SessionState:
     roles: tuple[Role, Role] = ("user", "assistant")
     return state_of(*(Message(role=roles[n % 2], text=str(n), id=f"m{n}", turn=f"t{n // 2}") for n in range(count)))
+
+
+def page(state: SessionState, request: str, limit: int, cursor: str) -> HistorySnapshot | None:
+    found = answer_page(state, GetHistory(request=request, limit=limit, cursor=cursor))
+    return found if isinstance(found, HistorySnapshot) else None
 
 
 def texts(event: HistorySnapshot | None) -> list[str]:
