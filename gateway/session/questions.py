@@ -43,13 +43,13 @@ NOBODY: dict[str, bool] = {}  # one for all sessions; nothing is added to it
 class Questions:
     """The questions of one session; at most one is open at a time."""
 
-    __slots__ = ("_asked", "_beaten", "_changed_at", "_context", "_deadline", "_form", "_seq", "_shown", "given")
+    __slots__ = ("_beaten", "_changed_at", "_context", "_deadline", "_form", "_seq", "_shown", "given")
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
-        self._shown, self._changed_at = "", 0  # id of the open question, and when it was shown or the last one was over
+        self._shown: QuestionBlock | None = None  # the open question
+        self._changed_at = 0  # when it was shown, or the last one was over
         self._seq = 0  # the seq of the first event after it was asked
-        self._asked: Question | None = None  # the open question, unless the route answers it
         self._form: Form | None = None
         self._deadline = Deadline(context.services.schedule)
         self.given: Given | None = None
@@ -74,24 +74,22 @@ class Questions:
 
     def note_question(self) -> None:
         """Update the deadline and the state after events that were just delivered have opened or closed a question."""
-        block = self.open
-        shown = block.asked.question if block is not None else ""
-        if shown == self._shown:
+        before, block = self._shown, self.open
+        if block is before:
             return
-        if self._asked is not None:
+        if before is not None and before.words is not None:  # else the route has answered it
             links, giver = self._context.delivery.links, self.given.giver if self.given is not None else None
-            self._beaten = {_seat(one): not one.can_be_asked(self._asked) for one in links if _seat(one) != giver}
+            self._beaten = {_seat(one): not one.can_be_asked(before.asked) for one in links if _seat(one) != giver}
         self._deadline.stop()
-        self._form, self._asked, self.given = None, None, None
+        self._form, self.given = None, None
         services = self._context.services
-        self._shown, self._changed_at, self._seq = shown, services.monotonic(), self._context.state.seq
+        self._shown, self._changed_at, self._seq = block, services.monotonic(), self._context.state.seq
         if block is None:
             return
-        self._asked = block.asked if block.words is not None else None
         if isinstance(block.asked, events.InteractionRequired):
             self._form = Form(block.asked)
         self._deadline.start(services.limits.answer_deadline, self._expire)
-        if self._asked is None:
+        if block.words is None:
             self._decide(block.asked)
 
     def _decide(self, question: Question) -> None:
@@ -183,7 +181,7 @@ class Questions:
         elif isinstance(block.asked, events.ApprovalRequested):
             self._read_verdict(client, command, text)
         else:
-            self._read_field(client, command, text)
+            self._read_field(client, command, text, block.asked.question)
         return True
 
     def _read_verdict(self, client: Client, command: SubmitInput, text: str) -> None:
@@ -194,11 +192,11 @@ class Questions:
             answer = AnswerApproval(request=command.request, session=command.session, approved=approved)
             self._give(client, answer, command.segments)
 
-    def _read_field(self, client: Client, command: SubmitInput, text: str) -> None:
+    def _read_field(self, client: Client, command: SubmitInput, text: str, question: str) -> None:
         form = self._form
         if form is None:
             return
-        answer = AnswerInteraction(request=command.request, session=command.session, question=self._shown)
+        answer = AnswerInteraction(request=command.request, session=command.session, question=question)
         if declines(text):
             self._give(client, structs.replace(answer, declined=True), command.segments)
             return
@@ -240,7 +238,7 @@ class Questions:
         if not isinstance(command, Answer):
             return False
         block, given, now = self.open, self.given, self._context.services.clock()
-        if block is not None and given is not None and command.question == self._shown:
+        if block is not None and given is not None and command.question == block.asked.question:
             if failure is None:
                 self._context.effects.deliver(self._context.form.questions.answered(given, now), now)
             else:
