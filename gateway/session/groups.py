@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from dragoman.gateway.observability.traffic import timed_writer
 from dragoman.gateway.session.attachments import Attachment, DeliveryContext, Group
-from dragoman.gateway.session.text_stream import TextStream, TextTarget
-from dragoman.mappings.alike import strings_around, writer_of
+from dragoman.gateway.session.text_stream import TextStream
 from dragoman.mappings.canonical import OpenTurn
-from dragoman.mappings.dialect import DeltaType, StreamedBlock
+from dragoman.mappings.dialect import DeltaType, StreamedBlock, TextWriter
 
 _KEY = attrgetter("link.dialect.name", "view", "request")  # attachments with an equal key share a rendering
 
@@ -35,20 +33,13 @@ class Groups:
 
     def open_text(self, turn: OpenTurn, delta: DeltaType) -> None:
         """Stream the block whose pieces were just delivered, if each group's projection has a fast writer."""
-        targets, ledger = [], self._context.services.ledger
-        for group in self.by_key.values():
+        groups, writers = [*self.by_key.values()], list[TextWriter]()
+        for group in groups:
             write = group.projection.text_writer(delta)
             if write is None:
                 return
-            around = strings_around(write)
-            if around is not None:
-                write = writer_of(around)
-            if ledger.times:
-                write = timed_writer(write, ledger.traffic_of(group.dialect.name, "client"))
-            links = [member.link for member in group.members]
-            ids, outboxes = [link.id for link in links], [link.outbox for link in links]
-            targets.append(TextTarget(write=write, around=around, links=ids, outboxes=outboxes))
-        self.text = TextStream(self._context, turn, delta, targets)
+            writers.append(write)
+        self.text = TextStream(self._context, turn, delta, groups, writers)
 
     def clear_log(self) -> None:
         """Empty the log between two turns, when no client needs it."""

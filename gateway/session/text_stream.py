@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
+from dragoman.gateway.observability.traffic import timed_writer
 from dragoman.gateway.outbox import Outbox
-from dragoman.gateway.session.attachments import DeliveryContext
-from dragoman.mappings.alike import Around
+from dragoman.gateway.session.attachments import DeliveryContext, Group
+from dragoman.mappings.alike import Around, strings_around, writer_of
 from dragoman.mappings.canonical import OpenTurn
 from dragoman.mappings.dialect import DeltaType, TextWriter
 
@@ -27,20 +26,11 @@ EVENTS_MAX = 256  # pieces of one batch of the log: one in 100 that is slow woul
 WEIGHT_MAX = 16 * 1024  # characters: the memory budget hears of them when the stream is closed
 
 
-class TextTarget(Struct, frozen=True, kw_only=True):
-    """The ids and outboxes of links that share a rendering, and the function that renders a further piece for them.
-
-    `around` has the strings around the text in its frames, for the recorder; None if the frames differ in more.
-    """
-
-    write: TextWriter
-    around: Around | None
-    links: Sequence[str]
-    outboxes: Sequence[Outbox]
-
-
 class TextStream:
-    """The open block of a turn, with pieces of the type `delta`. `count` pieces of `weight` characters were added."""
+    """The open block of a turn, with pieces of the type `delta`. `count` pieces of `weight` characters were added.
+
+    Each of `writers` renders a further piece for the links of one of `groups`.
+    """
 
     __slots__ = (
         "_clock",
@@ -60,7 +50,12 @@ class TextStream:
     )
 
     def __init__(
-        self, context: DeliveryContext, turn: OpenTurn, delta: DeltaType, targets: Sequence[TextTarget]
+        self,
+        context: DeliveryContext,
+        turn: OpenTurn,
+        delta: DeltaType,
+        groups: Sequence[Group],
+        writers: Sequence[TextWriter],
     ) -> None:
         log, services, recorder = context.log, context.services, context.recorder
         self.open, self.delta = True, delta
@@ -70,10 +65,21 @@ class TextStream:
         self._weight_max = min(weight_max, services.limits.transcript_max - log.turn_weight)
         self._parts: list[str] = turn.open.parts if turn.open is not None else []
         self._first = len(self._parts)
-        self._writers = [target.write for target in targets]
+        self._writers: list[TextWriter] = []
         # Each outbox, behind the place of its writer. In one list, because a loop within a loop is slower.
-        self._outboxes = [(place, outbox) for place, target in enumerate(targets) for outbox in target.outboxes]
-        links, around = [target.links for target in targets], [target.around for target in targets]
+        self._outboxes: list[tuple[int, Outbox]] = []
+        links, around = list[list[str]](), list[Around | None]()
+        for place, (group, write) in enumerate(zip(groups, writers, strict=True)):
+            around.append(strings := strings_around(write))
+            fast = write if strings is None else writer_of(strings)
+            if services.ledger.times:
+                fast = timed_writer(fast, services.ledger.traffic_of(group.dialect.name, "client"))
+            self._writers.append(fast)
+            ids = list[str]()
+            for member in group.members:
+                ids.append(member.link.id)
+                self._outboxes.append((place, member.link.outbox))
+            links.append(ids)
         self._notes = recorder.open_text(links, around) if recorder is not None else None
 
     def add_text(self, text: str, at: int, _session: str = "") -> bool:
