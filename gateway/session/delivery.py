@@ -106,13 +106,15 @@ class Delivery:
 
     # -- what happens ----------------------------------------------------------------------------------
 
-    def deliver(self, batch: Batch, *, opened: bool, ended: bool, plain: bool = False) -> Sequence[Attachment]:
-        """Render a batch of the log for every client.
+    def deliver(self, batch: Batch, *, plain: bool = False) -> Sequence[Attachment]:
+        """Render a batch of the log for every client; `plain` is True if it has nothing but text.
 
-        `opened` and `ended` are True if it begins or ends its turn, `plain` if it has nothing but text. Return the
-        links whose run it ends. Call `notify_finished` with them last, because each may then send its next command.
+        Return the links whose run it ends. Call `notify_finished` with them last, because each may then send its next
+        command.
         """
         finished: Sequence[Attachment] = ()
+        last = type(batch.events[-1])
+        opened, ended = type(batch.events[0]) is events.TurnAccepted, last is events.TurnEnded
         before = self._recorder.batch(batch) if self._recorder is not None else None
         if opened:
             self._begin_turn(batch)
@@ -123,11 +125,11 @@ class Delivery:
                     break
             if group.members:
                 self._broadcast(group, batch, plain)
-        if opened or ended or type(batch.events[-1]) is events.QuestionAsked:
+        if opened or ended or last is events.QuestionAsked:
             finished = self._show_runs(batch, opened)
             self._context.services.queue.spend(TURN)
             self._context.services.queue.budget.unassigned += TURN
-        elif not plain and type(batch.events[-1]) in _NATIVE_QUESTIONS:
+        elif not plain and last in _NATIVE_QUESTIONS:
             self._context.services.queue.spend(TURN)  # a backend may ask without end
         elif not plain:
             self._context.services.queue.budget.left -= DELIVER * len(batch.events)

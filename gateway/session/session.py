@@ -211,7 +211,7 @@ class Session:
         self.state.updated_at = turn.now = at
         text = "".join(texts)
         batch = self.log.append([*events], turn.id, turn.origin, at, len(text), of_text(text))
-        self.delivery.deliver(batch, opened=False, ended=False, plain=True)
+        self.delivery.deliver(batch, plain=True)
         if self.log.turn_weight > self._services.limits.transcript_max:
             self._end_endless(at)
         elif len(events) <= STREAMED:
@@ -249,13 +249,11 @@ class Session:
         finished: list[tuple[Attachment, Batch]] = []
         try:
             for run in runs:
-                opened = bool(run.turn) and type(run.events[0]) is events.TurnAccepted
                 if changes_more_than_description(run.events):
                     self.state.updated_at = at
                 size = in_turn(run.events, self.state)
                 batch = self.log.append(run.events, run.turn, run.origin, at, of_events(run.events), size)
-                own = self.delivery.deliver(batch, opened=opened, ended=run.ended)
-                finished += zip(own, repeat(batch), strict=False)
+                finished += zip(self.delivery.deliver(batch), repeat(batch), strict=False)
                 self._observer.on_run(self, run)
                 self._observer.changed.add(self.state.id)
                 if run.ended:

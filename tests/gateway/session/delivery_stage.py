@@ -102,10 +102,10 @@ class DeliveryStage:
             self.seen.append(f"slice of {link.id}")
             yield
 
-    def play(self, *events: Event, opened: bool = False, ended: bool = False, turn: str = TURN) -> None:
+    def play(self, *events: Event, turn: str = TURN) -> None:
         batch = self.log.append(list(events), turn, self.origin, 10**9, of_events(events))
         plain = all(isinstance(event, TextDelta) for event in events)
-        finished = self.delivery.deliver(batch, opened=opened, ended=ended, plain=plain)
+        finished = self.delivery.deliver(batch, plain=plain)
         self.delivery.notify_finished([(attachment, batch) for attachment in finished])
 
     def begin(self, link: str = "", request: str = "", turn: str = TURN) -> None:
@@ -115,7 +115,6 @@ class DeliveryStage:
             TurnAccepted(request=request),
             MessageAppended(message=message),
             StatusChanged(status="running"),
-            opened=True,
             turn=turn,
         )
 
@@ -125,7 +124,6 @@ class DeliveryStage:
             TurnResult(end=end),
             StatusChanged(status="idle"),
             TurnEnded(end=end, text=text, message=SESSION),
-            ended=True,
             turn=turn,
         )
 

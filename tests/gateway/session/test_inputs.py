@@ -9,6 +9,8 @@ import pytest
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.normal_form import NormalForm
+from dragoman.mappings.canonical import Batch
+from dragoman.mappings.canonical.events import TurnEnded
 from tests.gateway.in_memory import NEVER, InMemoryGateway, Script, in_memory_gateway
 from tests.gateway.pod_messages import CANCEL, FINISHED, delta, done, echo, run, say, snapshot, status, took
 from tests.gateway.smooth_client_messages import accepted, answer, cancel, cancelled, error, send, token
@@ -96,10 +98,10 @@ async def test_a_fault_of_ours_as_a_turn_ends_disconnects_the_clients_that_wait_
 ) -> None:
     deliver = Delivery.deliver
 
-    def fail_at_end(*given: Any, ended: bool, **more: Any) -> Any:
-        if ended:
+    def fail_at_end(delivery: Delivery, batch: Batch, **more: Any) -> Any:
+        if type(batch.events[-1]) is TurnEnded:
             raise RuntimeError("a fault")
-        return deliver(*given, ended=ended, **more)
+        return deliver(delivery, batch, **more)
 
     async with in_memory_gateway(upstream="smooth", limits=Limits(backoff_first=NEVER, backoff_max=NEVER)) as made:
         monkeypatch.setattr(Delivery, "deliver", fail_at_end)
