@@ -18,6 +18,7 @@ losses          counts of content that could not be translated
 errors          the two kinds of errors
 
 alike           encodes pieces of a text, whose frames differ only in the text and the time
+untyped         JSON that is read without a type
 value_count     a limit on the JSON values of a message
 reflection      the types of structs
 handlers        tables of functions by the type of event that each handles

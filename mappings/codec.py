@@ -22,6 +22,7 @@ from msgspec import UNSET, Raw, Struct, inspect
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.reflection import Pruner, describe, structs
+from dragoman.mappings.untyped import decode_untyped
 from dragoman.mappings.value_count import VALUES_MAX, check_value_count, signs_outside_strings
 
 M = TypeVar("M")
@@ -199,7 +200,7 @@ def read_json(frame: bytes, max_depth: int) -> object:
     """Return the JSON of a frame as untyped values, or raise PeerError."""
     check_value_count(frame)
     try:
-        value = msgspec.json.decode(frame)
+        value = decode_untyped(frame)
     except RecursionError as error:
         raise PeerError("too_deep", "nested too deep") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # it depends on the version of msgspec

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.mappings.canonical.events import InteractionInvalid, InteractionRequired
 from dragoman.mappings.extras import raw, read_raw
+from dragoman.mappings.untyped import decode_untyped
 
 LINE_END = "  \n"  # clients may show text as markdown, where a newline without two spaces before it is a space
 ANSWER_FORM = "skip declines."
@@ -76,7 +76,7 @@ class Form:
 
     def typed(self, values: Raw) -> list[str]:
         """Return the texts that a user would type to fill in the remaining fields with these values."""
-        given = msgspec.json.decode(values)
+        given = decode_untyped(values)
         if self._event.kind == "choices":
             given = {answer["header"]: answer for answer in given["answers"]}
         return [field.typed(given.get(field.key)) for field in self._fields[self._at :]]

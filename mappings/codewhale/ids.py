@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.mappings.extras import read_raw
+from dragoman.mappings.untyped import decode_untyped
 
 MARK = "\n"  # JSON on one line never contains it
 
@@ -23,7 +23,7 @@ def read_id(id: Raw | UnsetType) -> str:
     if id is UNSET:
         return ""
     raw = echo_id(id)
-    value = msgspec.json.decode(raw)
+    value = decode_untyped(raw)
     return value if isinstance(value, str) and _stands_for_itself(value) else bytes(raw).decode()
 
 
@@ -57,7 +57,11 @@ def echo_id(id: Raw) -> Raw:
     """Return an id as a server echoes it: compact, integers over 64 bits as floats (docs/dialects/codewhale.md, section
     1.1).
     """
-    return Raw(msgspec.json.encode(_echoed(read_raw(id, object))))
+    try:
+        value = decode_untyped(id)
+    except msgspec.DecodeError:
+        value = None
+    return Raw(msgspec.json.encode(_echoed(value)))
 
 
 def _echoed(value: Any) -> Any:
@@ -97,7 +101,7 @@ def _is_id(text: str) -> bool:
 
 def _is_json(text: str) -> bool:
     try:
-        msgspec.json.decode(text)
+        decode_untyped(text)
     except (ValueError, RecursionError):
         return False
     return True

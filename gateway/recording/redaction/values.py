@@ -24,6 +24,7 @@ from dragoman.gateway.recording.redaction.shapes import is_secret_name
 from dragoman.gateway.recording.redaction.spans import PREFIX, Mark, Span, merged, replaced, replaced_in_pieces
 from dragoman.mappings.canonical.commands import AnswerOtp, SetConfig
 from dragoman.mappings.canonical.events import ToolCallArguments
+from dragoman.mappings.untyped import decode_untyped
 
 AnyStruct = TypeVar("AnyStruct", bound=Struct)
 
@@ -234,7 +235,7 @@ def replace_texts(value: Any, seen: list[None], changed: dict[int, str]) -> Any:
 def read_json(text: str) -> Any:
     """Return the JSON value of a text; None if it is null, no JSON, or too deep."""
     try:
-        return msgspec.json.decode(text)
+        return decode_untyped(text)
     except NOT_READ:
         return None
 
@@ -242,7 +243,7 @@ def read_json(text: str) -> Any:
 def _decoded(text: str) -> tuple[Any, list[KeyedText]]:
     """Return a JSON value and the texts in it. Raise an error of NOT_READ if it cannot be read."""
     texts: list[KeyedText] = []
-    value = msgspec.json.decode(text)
+    value = decode_untyped(text)
     gather_texts(value, "", {}, texts)
     return value, texts
 

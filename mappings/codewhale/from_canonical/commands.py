@@ -22,6 +22,7 @@ from dragoman.mappings.codewhale.wire.values import Answer, InlineImage
 from dragoman.mappings.extras import as_json, raw, read_raw
 from dragoman.mappings.losses import CLIENT_DETAILS, TEXT_INPUT, Losses
 from dragoman.mappings.rules import Emulated, Lossy, Nothing, Rules
+from dragoman.mappings.untyped import decode_untyped
 
 FROM_COMMAND = Rules[[Losses], requests.RequestBase]("canonical commands -> codewhale")
 
@@ -221,7 +222,7 @@ def answer_interaction(command: commands.AnswerInteraction, _context: Losses) ->
 
 
 def _values(values: Raw) -> list[tuple[str, Any]]:
-    decoded = msgspec.json.decode(values)
+    decoded = decode_untyped(values)
     return list(decoded.items()) if isinstance(decoded, dict) else []
 
 

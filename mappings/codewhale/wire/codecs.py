@@ -28,6 +28,7 @@ from dragoman.mappings.codewhale.wire.values import Wire
 from dragoman.mappings.errors import ERROR_TEXT_MAX, PeerError
 from dragoman.mappings.jsonrpc import Envelope, decode_envelope
 from dragoman.mappings.reflection import Pruner, alternatives, struct_field, struct_type, structs
+from dragoman.mappings.untyped import decode_untyped
 from dragoman.mappings.value_count import check_value_count
 
 MAX_DEPTH = 127  # levels; the real parser, serde_json, refuses 128
@@ -233,7 +234,7 @@ def _decode_params(envelope: Envelope) -> tuple[Form, Any]:
         members = NAMES.decode(raw)
         if "kind" not in members:
             raise msgspec.DecodeError("missing field `kind`")
-        kind = msgspec.json.decode(members.pop("kind"))
+        kind = decode_untyped(members.pop("kind"))
         if not isinstance(kind, str):
             raise msgspec.DecodeError(f"invalid type: {rust_kind_of(kind)}, expected variant identifier")
         found = BY_KIND.get((envelope.method, kind))
@@ -309,7 +310,7 @@ def _read_request(frame: bytes) -> object:
     check_value_count(frame)
     try:
         text = frame.decode()
-        msgspec.json.decode(frame)
+        decode_untyped(frame)
         value: object = _UNIQUE.decode(text)
     except UnicodeDecodeError as error:
         raise PeerError("not_utf8", "stream did not contain valid UTF-8", can_continue=False) from error

@@ -26,12 +26,12 @@ from dragoman.mappings.pando.wire import requests, topics
 from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.values import nanoseconds
 from dragoman.mappings.reflection import Pruner, alternatives, struct_field, struct_type
+from dragoman.mappings.untyped import decode_untyped
 from dragoman.mappings.value_count import check_value_count
 
 MAX_DEPTH = 500  # Go reads 10,000 levels; this limit is below Python's own recursion limit
 
 ENCODER = msgspec.json.Encoder()
-UNTYPED = msgspec.json.Decoder()
 TOKEN = b"llm.token"  # the topic of a piece of text, the only message that comes often
 READ_TOKEN = msgspec.json.Decoder(topics.LlmToken).decode
 HALF_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -113,7 +113,7 @@ def _check_text(frame: bytes, error: msgspec.DecodeError) -> None:
 
 
 def _read_shallow(frame: bytes) -> object:
-    value: object = UNTYPED.decode(frame)
+    value: object = decode_untyped(frame)
     check_depth(frame, MAX_DEPTH)
     return value
 

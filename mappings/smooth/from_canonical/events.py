@@ -25,6 +25,7 @@ from dragoman.mappings.smooth.vocabulary import CODE_OF_CAUSE, NOT_IN_SEED, carr
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.events import answer_of, call_of, call_state, result_of, result_state, text_of
 from dragoman.mappings.smooth.wire.values import NS_PER_MS
+from dragoman.mappings.untyped import decode_untyped
 
 FROM_EVENT = Rules[[Context], object]("canonical events -> smooth")
 
@@ -464,7 +465,7 @@ def unmapped(event: Unmapped, context: Context) -> Messages:
     if event.dialect != "smooth":
         context.lose(event, why=f"a message of {event.dialect}")
         return ()
-    message, request = msgspec.json.decode(event.raw), context.envelope_id or event.request
+    message, request = decode_untyped(event.raw), context.envelope_id or event.request
     for part in (message, message.get("data")):
         if request and isinstance(part, dict) and "requestId" in part:
             part["requestId"] = request

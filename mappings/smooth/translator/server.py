@@ -34,6 +34,7 @@ from dragoman.mappings.smooth.vocabulary import (
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.codecs import EVENTS
 from dragoman.mappings.smooth.wire.events import CAPABILITY_OF_KIND, FORMS
+from dragoman.mappings.untyped import decode_untyped
 
 PENDING_MAX = 1024
 """Commands of one link without an answer; a further one is refused."""
@@ -293,7 +294,7 @@ def _echoable(command: Command) -> None:
 
 
 def _request_of(raw: str) -> str | None:
-    value = msgspec.json.decode(raw)
+    value = decode_untyped(raw)
     request = value.get("requestId") if isinstance(value, dict) else None
     return request if isinstance(request, str) else None
 
