@@ -119,7 +119,8 @@ class SessionList:
         """Remove a session that has ended, or that has another id now."""
         self.changed.discard(id)
         self._remove(id)
-        self._place_kept(id)
+        if id in self._kept:
+            self._place_kept(id)
 
     def keep_row(self, owner: str, row: SessionSummary, *, is_listed: bool = True) -> SessionSummary | None:
         """Add the row of a session of the backend that is not open here, or is about to be forgotten.
