@@ -28,7 +28,8 @@ PROGRAM = (sys.executable, "-c", "from dragoman.gateway.entry import pod; pod()"
 async def pod(server: RealServer, folder: Path, *arguments: str) -> AsyncIterator[str]:
     """Launch the program as `atlas`; yield its socket; end it in order when the block is left."""
     config = folder / "config.toml"
-    config.write_text(f'[[route]]\nname = "assistant"\nupstream = "{server.endpoint}"\n')
+    limits = f"[limits]\nsnapshot_wait = {START}\n"  # a busy machine may need more than the default for a history
+    config.write_text(f'[[route]]\nname = "assistant"\nupstream = "{server.endpoint}"\n\n{limits}')
     places = {"DRAGOMAN_CONFIG": str(config), "INSOMNIA_HOME": str(folder)}
     pipe = asyncio.subprocess.PIPE
     async with spawned(*PROGRAM, *arguments, env=os.environ | places, stderr=pipe) as process:
