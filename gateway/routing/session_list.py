@@ -111,26 +111,26 @@ class SessionList:
     def _regroup(self) -> None:
         """Sort all sessions again, after a reload has changed who may see them."""
         self.changed.update(session.state.id for session in self._index)
-        for own in self._kept:
+        for own, kept in self._kept.items():
             if self._index.live_session(own) is None:
-                self._place_kept(own)
+                self._place_kept(kept)
 
     def forget(self, id: str) -> None:
         """Remove a session that has ended, or that has another id now."""
         self.changed.discard(id)
         self._remove(id)
         if id in self._kept:
-            self._place_kept(id)
+            self._place_kept(self._kept[id])
 
     def keep_row(self, owner: str, row: SessionSummary, *, is_listed: bool = True) -> SessionSummary | None:
         """Add the row of a session of the backend that is not open here, or is about to be forgotten.
 
         Return the oldest row if that was dropped to make room.
         """
-        self._kept[row.session] = KeptRow(owner, ListedRow(row=row), is_listed)
+        self._kept[row.session] = kept = KeptRow(owner, ListedRow(row=row), is_listed)
         self._kept_ids |= dict.fromkeys(self._index.names_of(row.session, row.ext), row.session)
         if self._index.live_session(row.session) is None:
-            self._place_kept(row.session)
+            self._place_kept(kept)
         return self.take_row(next(iter(self._kept))) if len(self._kept) > ROWS_MAX else None
 
     def take_row(self, name: str) -> SessionSummary | None:
@@ -212,10 +212,8 @@ class SessionList:
             self._places[own] = group, place
             insort(self._orders.setdefault(group, []), place)
 
-    def _place_kept(self, id: str) -> None:
-        """Place the kept row of a session, if there is one and a list shows it."""
-        kept = self._kept.get(id)
-        if kept is not None and kept.is_listed:
+    def _place_kept(self, kept: KeptRow) -> None:
+        if kept.is_listed:
             self._place_row(kept.owner, kept.listed)
 
     def _remove(self, id: str) -> None:
