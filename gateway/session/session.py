@@ -235,6 +235,8 @@ class Session:
         """Fail the open turn, and with `everything` all commands that wait for the backend."""
         self._severed.close()
         if everything:
+            if self.state.turn is not None:
+                self.commands.give_all(CancelTurn)  # an error would end the turn a second time
             self.commands.give_all(object, failure)
         now = self._services.clock()
         self.commands.forget_cancel()

@@ -57,6 +57,21 @@ def begun_at_server(made: InMemoryGateway) -> Script:
     )
 
 
+async def test_a_turn_that_is_lost_while_it_is_cancelled_ends_with_one_error() -> None:
+    """A pod client reads a second error as the refusal of its next input."""
+    lost = problem("internal", "the connection to the backend was lost")
+    async with in_memory_gateway() as made:
+        await (
+            begun(made)
+            .sends("p", CANCEL)
+            .pod_receives(CANCEL)
+            .pod_dies()
+            .receives("p")
+            .passes(Limits().reconnect_grace)
+            .receives("p", say("turn_start"), lost, status("idle"))
+        )
+
+
 async def test_without_a_turn_there_is_nothing_to_cancel() -> None:
     async with in_memory_gateway() as made:
         await (
