@@ -888,6 +888,28 @@ async def test_a_form_is_asked_field_by_field_and_again_from_a_field_that_the_ba
         assert "email?" in names["$wrong"]
 
 
+async def test_a_form_that_a_backend_asks_again_under_its_id_is_answered_again() -> None:
+    parked_again = (run_end("paused"), status("paused"))
+    async with in_memory_gateway(upstream="smooth") as made:
+        script = (
+            opened(made)
+            .server_sends(form("$t", "i1"), called("$t", "request_identity_intake"))
+            .receives("p", delta("$email"), done("$email"), *parked_again)
+        )
+        for number in "12":
+            script = (
+                script.sends("p", run("a@b.cd"))
+                .ignores("p")
+                .sends("p", run("Al"))
+                .server_receives(submitted(f"$s{number}", "i1", values={"email": "a@b.cd", "name": "Al"}))
+                .passes(Limits().answer_guard)
+                .server_sends(form("$t", "i1"))
+                .ignores("p")
+                .passes(Limits().answer_guard)
+            )
+        await script
+
+
 async def test_an_answer_to_another_form_or_without_values_is_refused_and_the_form_stays_open() -> None:
     async with in_memory_gateway(upstream="smooth") as made:
         await (
